@@ -26,7 +26,7 @@ export interface SourceSnapshot {
 
 export interface LookBounds {
   /** Maximum size of a file, in bytes. */
-  readonly mostBytes: number;
+  readonly maxBytes: number;
   /** Aborts everything in progress. */
   readonly signal: AbortSignal;
 }

@@ -149,9 +149,9 @@ interface AssetFile {
 }
 
 /** Maximum content of one folder. */
-const mostEntries = 1000;
+const maxEntries = 1000;
 const maxFileBytes = 4 * 1024 * 1024;
-const mostBytes = 32 * 1024 * 1024;
+const maxBytes = 32 * 1024 * 1024;
 
 /**
  * Reads every file below the folder. No link is followed, and what begins with a dot is left out: nothing outside of the
@@ -170,7 +170,7 @@ function readAssetFolder(folder: string, owner: string): readonly AssetFile[] {
   function read(below: string): void {
     for (const entry of readdirSync(join(root, below), { withFileTypes: true })) {
       entries += 1;
-      if (entries > mostEntries) throw refuse(`${folder} holds more than ${mostEntries} files.`);
+      if (entries > maxEntries) throw refuse(`${folder} holds more than ${maxEntries} files.`);
       const name = below === '' ? entry.name : `${below}/${entry.name}`;
       if (entry.name.startsWith('.')) continue;
       if (entry.isDirectory()) read(name);
@@ -183,7 +183,7 @@ function readAssetFolder(folder: string, owner: string): readonly AssetFile[] {
     if (content === undefined) return;
     if (content === 'large') throw refuse(`${name} is larger than ${maxFileBytes / 1024 ** 2} MiB.`);
     bytes += content.length;
-    if (bytes > mostBytes) throw refuse(`${folder} holds more than ${mostBytes / 1024 ** 2} MiB.`);
+    if (bytes > maxBytes) throw refuse(`${folder} holds more than ${maxBytes / 1024 ** 2} MiB.`);
     files.push({ name, bytes: content });
   }
 

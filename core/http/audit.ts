@@ -31,7 +31,7 @@ export interface AuditBounds {
 /** Opens for appending; a pipe without a reader is an error instead of an endless wait. */
 const flags = constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | constants.O_NONBLOCK;
 
-const usualBounds: AuditBounds = { maxFileBytes: 16 * 1024 * 1024, keepFiles: 10 };
+const defaultBounds: AuditBounds = { maxFileBytes: 16 * 1024 * 1024, keepFiles: 10 };
 
 /** Appends to files that only this user may read; the first is created with the first line. */
 export class AuditFile implements AuditSink {
@@ -41,7 +41,7 @@ export class AuditFile implements AuditSink {
   #stream: WriteStream | undefined;
   #size = 0;
 
-  constructor(folder: string, log: Log, bounds = usualBounds) {
+  constructor(folder: string, log: Log, bounds = defaultBounds) {
     this.#folder = folder;
     this.#log = log;
     this.#bounds = bounds;

@@ -12,7 +12,7 @@ export function trackInUse(endpoint: AnyEndpoint, hold: Hold): AnyEndpoint {
 }
 
 /** Marks all of them; the result releases them. */
-export function holdAll(endpoints: readonly object[]): () => void {
+export function trackAll(endpoints: readonly object[]): () => void {
   const ends = endpoints.map((endpoint) => holds.get(endpoint)?.());
   return () => {
     for (const end of ends) end?.();

@@ -139,7 +139,7 @@ interface KeptAnswersInput {
   readonly clock: Clock;
   readonly log: Log;
   readonly most?: number;
-  readonly mostBytes?: number;
+  readonly maxBytes?: number;
 }
 
 const lifeMs = 24 * 3600 * 1000;
@@ -161,18 +161,18 @@ export class KeptAnswers {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #most: number;
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
   readonly #running = new Set<string>();
   /** In the order of age. */
   readonly #known = new Map<string, Known>();
   #bytes = 0;
 
-  constructor({ folder, clock, log, most = 10_000, mostBytes = 256 * 1024 * 1024 }: KeptAnswersInput) {
+  constructor({ folder, clock, log, most = 10_000, maxBytes = 256 * 1024 * 1024 }: KeptAnswersInput) {
     this.#folder = folder;
     this.#clock = clock;
     this.#log = log;
     this.#most = most;
-    this.#mostBytes = mostBytes;
+    this.#maxBytes = maxBytes;
   }
 
   /** Loads the responses of an earlier process. Without a usable folder nothing is stored. */
@@ -247,7 +247,7 @@ export class KeptAnswers {
   async #trim(): Promise<void> {
     const oldest = this.#clock.now() - lifeMs;
     for (const [name, { at }] of this.#known) {
-      if (this.#known.size <= this.#most && this.#bytes <= this.#mostBytes && at > oldest) return;
+      if (this.#known.size <= this.#most && this.#bytes <= this.#maxBytes && at > oldest) return;
       this.#forget(name);
       await unlink(join(this.#folder, name)).catch(() => undefined);
     }

@@ -2,7 +2,7 @@ import { classOf, isProblem } from '../problem.js';
 import { runAs } from '../watchdog/running-code.js';
 import type { AccessControl } from './access.js';
 import { bodyType, isForm } from './body.js';
-import { holdAll } from './endpoint-hold.js';
+import { trackAll } from './endpoint-hold.js';
 import type { RefusedForm, Response } from './endpoint.js';
 import { wantsFragment, type Context, type Next, type ReadBody } from './exchange.js';
 import { refillForm } from './form-refill.js';
@@ -78,7 +78,7 @@ export class RefusedForms {
     if (matched?.route.template === undefined || !pages.may(ctx, path)) return undefined;
     const { endpoint, mark, plugin, template } = matched.route;
     const action = ctx.url;
-    const release = holdAll([endpoint]);
+    const release = trackAll([endpoint]);
     try {
       // Views show links and filters of the requested address.
       ctx.url = page;

@@ -40,7 +40,7 @@ export async function writeResponse(
     redirect(ctx, response, notices);
     return;
   }
-  ctx.status = response.status ?? usualStatus(endpoint.method, response);
+  ctx.status = response.status ?? defaultStatus(endpoint.method, response);
   // For other statuses only forms use the location.
   if (response.location !== undefined && [201, 202].includes(ctx.status))
     ctx.set('Location', encodePath(response.location));
@@ -64,7 +64,7 @@ export async function writeResponse(
 const viewOf = ({ route }: MatchedRoute, view: string, pages: Pages): string =>
   view === confirmationView ? view : pages.resolve(route.plugin, view);
 
-const usualStatus = (method: Method, { location }: Response): number =>
+const defaultStatus = (method: Method, { location }: Response): number =>
   method === 'POST' && location !== undefined ? 201 : 200;
 
 /** A response that the handler has encoded is not encoded again. */

@@ -64,7 +64,7 @@ export interface MatchedRoute {
 }
 
 /** Characters of a path that is cached. */
-const longestKnown = 300;
+const maxCachedPath = 300;
 
 /** All routes. Rebuilt when a plugin mounts or unmounts; prepared for matching by the first request. */
 export class RouteTable {
@@ -80,7 +80,7 @@ export class RouteTable {
     const known = this.#found.get(path);
     if (known !== undefined) return known;
     const found = this.#match(path);
-    if (found !== undefined && path.length <= longestKnown) this.#found.set(path, found);
+    if (found !== undefined && path.length <= maxCachedPath) this.#found.set(path, found);
     return found;
   }
 

@@ -8,7 +8,7 @@ import type { HttpSettings } from './options.js';
 import type { Pages } from './pages.js';
 import type { Fields } from './request-target.js';
 import { namesake, methodNotAllowed, type Found, type MatchedRoute, type RouteTable } from './routes.js';
-import { holdAll } from './endpoint-hold.js';
+import { trackAll } from './endpoint-hold.js';
 
 interface RoutingDeps {
   readonly table: () => RouteTable;
@@ -33,7 +33,7 @@ export class Routing {
       await this.#leadOn(ctx);
       return;
     }
-    const release = holdAll([...found.routes.values()].map(({ route }) => route.endpoint));
+    const release = trackAll([...found.routes.values()].map(({ route }) => route.endpoint));
     try {
       // The compression middleware has set its own name there.
       ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');

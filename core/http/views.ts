@@ -133,7 +133,7 @@ interface ViewSource {
   readonly path: string;
 }
 
-const mostBytes = 4 * 1024 * 1024;
+const maxBytes = 4 * 1024 * 1024;
 
 /**
  * The views below the folder of a plugin, by their names with `/`.
@@ -156,7 +156,7 @@ function readViews(owner: string, folder: string): ReadonlyMap<string, ViewSourc
     const path = join(folder, name);
     const src = readFileSync(path, 'utf8');
     bytes += src.length;
-    if (bytes > mostBytes) throw refuse(`${folder} holds more than ${mostBytes / 1024 ** 2} MiB.`);
+    if (bytes > maxBytes) throw refuse(`${folder} holds more than ${maxBytes / 1024 ** 2} MiB.`);
     return [name.replaceAll(sep, '/'), { src, path }];
   };
   return new Map(namesBelow(folder, refuse).map(read));

@@ -85,8 +85,9 @@ export class DeliveryCommit {
       await group.body();
       await group.commit();
       if (group.failed) return false;
-      const orphans = orphansOf([group]);
-      if (orphans.length > 0 && !(this.#mayLeave(orphans, group) && (await this.#prepareOwners(orphans)))) return false;
+      const undelivered = undeliveredOf([group]);
+      if (undelivered.length > 0 && !(this.#mayLeave(undelivered, group) && (await this.#prepareOwners(undelivered))))
+        return false;
     }
     return true;
   }
@@ -95,28 +96,28 @@ export class DeliveryCommit {
    * True when another target may take over from a live one. When it accepted none of its recipients, the client gets
    * its reply if that is temporary, since nothing was sent yet, or if no other recipients are left.
    */
-  #mayLeave(orphans: readonly GroupOutcome[], group: DeliveryGroup): boolean {
-    if (orphans.length < group.members.length) return true;
+  #mayLeave(undelivered: readonly GroupOutcome[], group: DeliveryGroup): boolean {
+    if (undelivered.length < group.members.length) return true;
     // What another live target has sent would be sent twice.
     if (this.#live.some((other) => other.outcomes.some(({ outcome }) => outcome === 'delivered'))) return true;
-    return this.#groups.length > 1 && orphans.every(({ outcome }) => outcome === 'refused');
+    return this.#groups.length > 1 && undelivered.every(({ outcome }) => outcome === 'refused');
   }
 
   async #commit(): Promise<boolean> {
     await all([...this.#ordinary, ...this.#owners], (group) => group.commit());
     if (this.#groups.some((group) => group.failed) || !isWhole(this.#owners)) return false;
-    const orphans = orphansOf(this.#ordinary);
-    if (orphans.length === 0) return true;
+    const undelivered = undeliveredOf(this.#ordinary);
+    if (undelivered.length === 0) return true;
     const isTaken = this.#groups.some((group) => group.outcomes.some(({ outcome }) => outcome === 'delivered'));
     const late = this.#owners.length;
-    if (!this.#context.mayReassign || !isTaken || !(await this.#prepareOwners(orphans))) return false;
+    if (!this.#context.mayReassign || !isTaken || !(await this.#prepareOwners(undelivered))) return false;
     await all(this.#owners.slice(late), (group) => group.commit());
     return isWhole(this.#owners);
   }
 
   /** Commits the undelivered recipients to the targets that take them over. False when one would have no owner. */
-  async #prepareOwners(orphans: readonly GroupOutcome[]): Promise<boolean> {
-    const byOwner = grouped(orphans, ({ outcome }) => ownerTargets[outcome === 'refused' ? 'refused' : 'deferred']);
+  async #prepareOwners(undelivered: readonly GroupOutcome[]): Promise<boolean> {
+    const byOwner = grouped(undelivered, ({ outcome }) => ownerTargets[outcome === 'refused' ? 'refused' : 'deferred']);
     const owners = [...byOwner].map(([name, ofOwner]) =>
       this.#group(
         name,
@@ -124,7 +125,7 @@ export class DeliveryCommit {
       ),
     );
     this.#owners.push(...owners);
-    for (const { member } of orphans) this.#owned.add(member);
+    for (const { member } of undelivered) this.#owned.add(member);
     await all(owners, (group) => group.start());
     if (owners.some((group) => group.failed)) return false;
     await all(owners, (group) => group.body());
@@ -158,7 +159,7 @@ function forOwner(target: string, { member, reply }: GroupOutcome): DraftRecipie
   return { recipient: { ...recipient, hop }, position };
 }
 
-function orphansOf(groups: readonly DeliveryGroup[]): readonly GroupOutcome[] {
+function undeliveredOf(groups: readonly DeliveryGroup[]): readonly GroupOutcome[] {
   return groups.flatMap((group) => group.outcomes.filter(({ outcome }) => outcome !== 'delivered'));
 }
 

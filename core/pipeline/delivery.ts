@@ -195,16 +195,16 @@ class MessageDelivery {
 
   /** Released at once, unless a target still works on the message after its deadline. */
   async #release(): Promise<void> {
-    const released = this.#letGo();
+    const released = this.#releaseAll();
     if (!this.#deadline.over) await released;
   }
 
-  async #letGo(): Promise<void> {
+  async #releaseAll(): Promise<void> {
     try {
       await this.#settled;
       await this.#message.release();
     } catch (error) {
-      this.#context.log.error({ transaction: this.#transaction.id, err: error }, 'the spool could not let go');
+      this.#context.log.error({ transaction: this.#transaction.id, err: error }, 'the message could not be released');
     }
   }
 }

@@ -41,7 +41,7 @@ export interface Outcome {
 }
 
 /** Maximum of unsettled promises of one watcher. Beyond it the watcher misses events, which bounds memory. */
-const mostUnsettled = 1000;
+const maxUnsettled = 1000;
 
 /** A subscriber to an event. Whatever it throws, rejects or misses is logged and affects no one else. */
 export class RegisteredWatcher<E extends WatchedEvent> {
@@ -62,7 +62,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
   }
 
   tell(data: WatchedEvents[E]): void {
-    if (this.#unsettled >= mostUnsettled) {
+    if (this.#unsettled >= maxUnsettled) {
       this.#miss();
       return;
     }
@@ -83,7 +83,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
       this.#failed(error);
     }
     this.#unsettled -= 1;
-    if (this.#missed > 0 && this.#unsettled <= mostUnsettled / 2) this.#resume();
+    if (this.#missed > 0 && this.#unsettled <= maxUnsettled / 2) this.#resume();
   }
 
   #miss(): void {

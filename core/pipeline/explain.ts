@@ -38,36 +38,36 @@ export class PipelineExplaining implements Explaining {
 
   async explain(question: ExplainQuestion): Promise<Explanation> {
     const asked = readQuestion(question);
-    const chain = this.#input.pipeline.snapshot();
-    chain.hold();
+    const snapshot = this.#input.pipeline.snapshot();
+    snapshot.acquire();
     try {
-      return await this.#explain(chain, question, asked);
+      return await this.#explain(snapshot, question, asked);
     } finally {
-      chain.letGo();
+      snapshot.release();
     }
   }
 
   async #explain(
-    chain: PipelineSnapshot,
+    snapshot: PipelineSnapshot,
     question: ExplainQuestion,
     asked: ReturnType<typeof readQuestion>,
   ): Promise<Explanation> {
     const session = this.#session(question);
     const transaction = transactionOf(session, asked);
-    const stages = await this.#before(chain, transaction, question);
+    const stages = await this.#before(snapshot, transaction, question);
     const recipients: ExplainedRecipient[] = [];
     if (stages.every(({ outcome }) => outcome === 'pass')) {
-      for (const address of asked.recipients) recipients.push(await explainRecipient(chain, transaction, address));
+      for (const address of asked.recipients) recipients.push(await explainRecipient(snapshot, transaction, address));
     }
     const unasked = (['message', 'deliver'] as const).flatMap((stage) =>
-      chain.hooks(stage).map(({ plugin, phase }) => ({ stage, plugin, phase })),
+      snapshot.hooks(stage).map(({ plugin, phase }) => ({ stage, plugin, phase })),
     );
     return { stages, recipients, unasked };
   }
 
   /** Up to the first stage that refuses. */
   async #before(
-    chain: PipelineSnapshot,
+    snapshot: PipelineSnapshot,
     transaction: Transaction & { readonly session: SmtpSession },
     { ehlo, mode, authenticated }: ExplainQuestion,
   ): Promise<readonly ExplainedStage[]> {
@@ -75,10 +75,14 @@ export class PipelineExplaining implements Explaining {
     const verb = mode === 'lmtp' ? ('LHLO' as const) : ('EHLO' as const);
     const stages: ExplainedStage[] = [];
     const runs = [
-      () => explainStage(chain, 'connect', { session: { ...session, hello: undefined, user: undefined } }),
+      () => explainStage(snapshot, 'connect', { session: { ...session, hello: undefined, user: undefined } }),
       () =>
-        explainStage(chain, 'ehlo', { session: { ...session, hello: undefined, user: undefined }, verb, name: ehlo }),
-      () => explainStage(chain, 'mailFrom', { transaction }),
+        explainStage(snapshot, 'ehlo', {
+          session: { ...session, hello: undefined, user: undefined },
+          verb,
+          name: ehlo,
+        }),
+      () => explainStage(snapshot, 'mailFrom', { transaction }),
     ];
     for (const run of runs) {
       const { decision, ...stage } = await run();
@@ -137,16 +141,16 @@ function transactionOf(session: SmtpSession, { reversePath, recipients }: ReadQu
 }
 
 async function explainStage<S extends Stage>(
-  chain: PipelineSnapshot,
+  snapshot: PipelineSnapshot,
   stage: S,
   input: StageInput[S],
 ): Promise<ExplainedStage & { readonly decision: Decision }> {
   const answers = new Map<unknown, Verdict>();
-  const decision = await chain.trace(stage, input, (hook, verdict) => answers.set(hook, verdict));
-  const steps = chain.hooks(stage).map((hook): ExplainedStep => {
+  const decision = await snapshot.trace(stage, input, (hook, verdict) => answers.set(hook, verdict));
+  const steps = snapshot.hooks(stage).map((hook): ExplainedStep => {
     const verdict = answers.get(hook);
     const { plugin, phase } = hook;
-    const shadow = chain.isShadowed(plugin);
+    const shadow = snapshot.isShadowed(plugin);
     return {
       plugin,
       phase,
@@ -160,24 +164,24 @@ async function explainStage<S extends Stage>(
 }
 
 async function explainRecipient(
-  chain: PipelineSnapshot,
+  snapshot: PipelineSnapshot,
   transaction: Transaction & { readonly recipients: Recipient[] },
   address: Address,
 ): Promise<ExplainedRecipient> {
-  const { decision, ...stage } = await explainStage(chain, 'rcptTo', { transaction, address });
+  const { decision, ...stage } = await explainStage(snapshot, 'rcptTo', { transaction, address });
   const hop = decision.outcome === 'pass' ? decision.hop : undefined;
   if (hop !== undefined) transaction.recipients.push({ address, hop, discarded: false });
   return {
     ...stage,
     address: address.address,
     hop: hop === undefined ? null : { target: hop.target, destination: hop.destination },
-    way: hop === undefined ? [] : await wayOf(chain, hop),
+    way: hop === undefined ? [] : await wayOf(snapshot, hop),
   };
 }
 
-async function wayOf(chain: PipelineSnapshot, hop: Hop): Promise<readonly string[]> {
+async function wayOf(snapshot: PipelineSnapshot, hop: Hop): Promise<readonly string[]> {
   try {
-    return (await chain.target(hop.target)?.explain?.(hop)) ?? [];
+    return (await snapshot.target(hop.target)?.explain?.(hop)) ?? [];
   } catch (error) {
     return [`What ${hop.target} would do cannot be told: ${error instanceof Error ? error.message : 'it failed'}.`];
   }

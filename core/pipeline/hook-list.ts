@@ -24,9 +24,9 @@ export interface DeliveryResult {
 
 /** The pipeline of a transaction: the hooks and targets that existed when it began. */
 export interface HookList {
-  /** Marks it as used by a transaction, until `letGo`. */
-  hold(): void;
-  letGo(): void;
+  /** Marks it as used by a transaction, until `release`. */
+  acquire(): void;
+  release(): void;
   /** Synchronous when every hook is. Never throws: a failing hook is a `refuse` with 451 4.3.0. */
   decide<S extends Stage>(stage: S, input: StageInput[S]): Decision | Promise<Decision>;
   /** Runs only the routing hooks of a recipient, without judging it again. Never throws. */

@@ -33,8 +33,8 @@ interface PipelineInput {
 }
 
 /** Default time limit of a hook. */
-const usualTimeLimitMs = 10_000;
-const mostTimeLimitMs = 600_000;
+const defaultTimeLimitMs = 10_000;
+const maxTimeLimitMs = 600_000;
 
 type Undo = () => void;
 const noHooks: HooksByStage = { connect: [], ehlo: [], auth: [], mailFrom: [], rcptTo: [], message: [], deliver: [] };
@@ -70,11 +70,11 @@ export class Pipeline {
   /** The order in which plugins first registered. */
   readonly #ranks = new Map<string, number>();
   #shadowed: ReadonlySet<string> = new Set();
-  #chain: PipelineSnapshot | undefined;
+  #snapshot: PipelineSnapshot | undefined;
   /** Snapshots that a transaction may still use, the current one last. */
-  #chains: readonly PipelineSnapshot[] = [];
+  #snapshots: readonly PipelineSnapshot[] = [];
 
-  constructor({ log, clock, timeLimitMs = usualTimeLimitMs, observe, failed }: PipelineInput) {
+  constructor({ log, clock, timeLimitMs = defaultTimeLimitMs, observe, failed }: PipelineInput) {
     this.#failed = failed;
     this.#observe = observe;
     this.#log = log;
@@ -129,10 +129,10 @@ export class Pipeline {
     }
     const registered = { plugin, target };
     this.#targets.set(name, registered);
-    this.#chain = undefined;
+    this.#snapshot = undefined;
     return () => {
       if (this.#targets.get(name) === registered) this.#targets.delete(name);
-      this.#chain = undefined;
+      this.#snapshot = undefined;
     };
   }
 
@@ -148,18 +148,18 @@ export class Pipeline {
 
   /** The current snapshot; the same one until a registration changes. */
   snapshot(): PipelineSnapshot {
-    this.#chain ??= this.#freeze();
-    return this.#chain;
+    this.#snapshot ??= this.#freeze();
+    return this.#snapshot;
   }
 
   /** Resolves when no transaction uses an older snapshot. */
   async settled(): Promise<void> {
     const present = this.snapshot();
-    await Promise.all(this.#chains.filter((chain) => chain !== present).map((chain) => chain.idle()));
+    await Promise.all(this.#snapshots.filter((snapshot) => snapshot !== present).map((snapshot) => snapshot.idle()));
   }
 
   #freeze(): PipelineSnapshot {
-    const chain = new PipelineSnapshot({
+    const snapshot = new PipelineSnapshot({
       hooks: this.#ordered,
       watchers: this.#watchers,
       targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
@@ -167,14 +167,14 @@ export class Pipeline {
       log: this.#log,
       ...(this.#observe !== undefined && { observe: this.#observe }),
     });
-    this.#chains = [...this.#chains.filter((older) => older.isHeld), chain];
-    return chain;
+    this.#snapshots = [...this.#snapshots.filter((older) => older.isHeld), snapshot];
+    return snapshot;
   }
 
   /** Puts the verdicts of these plugins into shadow mode. */
   shadow(plugins: readonly string[]): void {
     this.#shadowed = new Set(plugins);
-    this.#chain = undefined;
+    this.#snapshot = undefined;
   }
 
   isShadowed(plugin: string): boolean {
@@ -199,12 +199,12 @@ export class Pipeline {
     const ordered = orderHooks(ranked);
     this.#hooks = { ...this.#hooks, [stage]: ranked };
     this.#ordered = { ...this.#ordered, [stage]: ordered };
-    this.#chain = undefined;
+    this.#snapshot = undefined;
   }
 
   #keepWatchers<E extends WatchedEvent>(event: E, watchers: readonly RegisteredWatcher<E>[]): void {
     this.#watchers = { ...this.#watchers, [event]: watchers };
-    this.#chain = undefined;
+    this.#snapshot = undefined;
   }
 
   #rank(plugin: string): number {
@@ -218,8 +218,8 @@ function refuseBadPlace(plugin: string, stage: string, place: HookOptions, hook:
   const refuse = (sentence: string) => startError(`Plugin ${plugin}, hook of ${stage}: ${sentence}`);
   if (!stages.some((known) => known === stage)) throw refuse(`there is no such stage; stages: ${stages.join(', ')}.`);
   if (!phases.includes(order)) throw refuse(`there is no phase ${order}; phases: ${phases.join(', ')}.`);
-  if (!Number.isInteger(timeLimitMs) || timeLimitMs < 1 || timeLimitMs > mostTimeLimitMs) {
-    throw refuse(`timeLimitMs must be 1 to ${mostTimeLimitMs}.`);
+  if (!Number.isInteger(timeLimitMs) || timeLimitMs < 1 || timeLimitMs > maxTimeLimitMs) {
+    throw refuse(`timeLimitMs must be 1 to ${maxTimeLimitMs}.`);
   }
   if (typeof hook !== 'function') throw refuse('the hook is not a function.');
 }
@@ -265,11 +265,11 @@ export class PipelineSnapshot implements HookList {
     };
   }
 
-  hold(): void {
+  acquire(): void {
     this.#held.begin();
   }
 
-  letGo(): void {
+  release(): void {
     this.#held.end();
   }
 

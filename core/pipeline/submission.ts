@@ -41,38 +41,38 @@ export class PipelineSubmission implements SubmissionService {
   }
 
   async submit(submission: Submission): Promise<Submitted> {
-    const chain = this.#input.pipeline.snapshot();
-    chain.hold();
+    const snapshot = this.#input.pipeline.snapshot();
+    snapshot.acquire();
     try {
-      return await this.#submit(chain, submission);
+      return await this.#submit(snapshot, submission);
     } finally {
-      chain.letGo();
+      snapshot.release();
     }
   }
 
-  async #submit(chain: HookList, submission: Submission): Promise<Submitted> {
+  async #submit(snapshot: HookList, submission: Submission): Promise<Submitted> {
     const started = this.#input.clock.monotonic();
     const begun = this.#begin(submission);
-    const sender = await chain.decide('mailFrom', { transaction: begun });
+    const sender = await snapshot.decide('mailFrom', { transaction: begun });
     if (sender.outcome === 'refuse') throw refused('The sender is refused', sender.reply);
     if (sender.outcome === 'discard') throw problem('internal', { cause: new Error('a sender cannot be discarded') });
     try {
-      return await this.#deliver(chain, begun, submission, started);
+      return await this.#deliver(snapshot, begun, submission, started);
     } finally {
-      chain.emit('ended', { transaction: begun });
+      snapshot.emit('ended', { transaction: begun });
     }
   }
 
-  async #deliver(chain: HookList, begun: Transaction, submission: Submission, started: number): Promise<Submitted> {
-    const transaction = await this.#address(chain, begun, submission);
+  async #deliver(snapshot: HookList, begun: Transaction, submission: Submission, started: number): Promise<Submitted> {
+    const transaction = await this.#address(snapshot, begun, submission);
     const message = await this.#spool(submission, transaction);
     const { size } = message;
     const messageId = messageIdOf(message.head);
     // The snapshot releases the message in every case.
-    const { summary } = await chain.deliver(transaction, message);
+    const { summary } = await snapshot.deliver(transaction, message);
     if (summary.code >= 300) throw refused('The message is refused', summary);
     const ms = this.#input.clock.monotonic() - started;
-    chain.emit('accepted', { transaction, size, ms });
+    snapshot.emit('accepted', { transaction, size, ms });
     const { id, recipients } = transaction;
     this.#input.log.info(
       { transaction: id, messageId, recipients: recipients.length, size, ms: Math.round(ms) },
@@ -112,7 +112,7 @@ export class PipelineSubmission implements SubmissionService {
 
   /** Runs `rcptTo` for each recipient and reports all refused ones together. */
   async #address(
-    chain: HookList,
+    snapshot: HookList,
     begun: Transaction,
     { recipients: addresses, hop }: Submission,
   ): Promise<Transaction> {
@@ -124,7 +124,7 @@ export class PipelineSubmission implements SubmissionService {
         recipients.push({ address, hop: hop(address), discarded: false });
         continue;
       }
-      const decision = await chain.decide('rcptTo', { transaction, address });
+      const decision = await snapshot.decide('rcptTo', { transaction, address });
       const taken = recipientOf(address, decision);
       if ('reply' in taken) refusals.push(taken);
       else recipients.push(taken);
@@ -231,25 +231,25 @@ export class PipelineDelivery implements LocalDelivery {
   }
 
   async deliver(parcel: Parcel): Promise<readonly RecipientOutcome[]> {
-    return this.#holding((chain) => this.#deliver(chain, parcel));
+    return this.#holding((snapshot) => this.#deliver(snapshot, parcel));
   }
 
   /** Messages that leave the pipeline meanwhile are released only at the end. */
-  async #holding<T>(work: (chain: HookList) => T | Promise<T>): Promise<T> {
-    const chain = this.#input.pipeline.snapshot();
-    chain.hold();
+  async #holding<T>(work: (snapshot: HookList) => T | Promise<T>): Promise<T> {
+    const snapshot = this.#input.pipeline.snapshot();
+    snapshot.acquire();
     try {
-      return await work(chain);
+      return await work(snapshot);
     } finally {
-      chain.letGo();
+      snapshot.release();
     }
   }
 
-  async #deliver(chain: HookList, parcel: Parcel): Promise<readonly RecipientOutcome[]> {
+  async #deliver(snapshot: HookList, parcel: Parcel): Promise<readonly RecipientOutcome[]> {
     const transaction = this.#transaction(parcel);
     const [first] = transaction.recipients;
     const name = first?.hop?.target ?? '';
-    const target = chain.target(name);
+    const target = snapshot.target(name);
     if (target === undefined) {
       throw problem('unavailable', { cause: new Error(`no plugin delivers to the target ${JSON.stringify(name)}`) });
     }
@@ -261,7 +261,7 @@ export class PipelineDelivery implements LocalDelivery {
         const outcomes = await delivery.commit();
         delivery.complete?.();
         for (const { recipient, outcome } of outcomes) {
-          if (outcome === 'delivered') chain.emit('delivered', { transaction, recipient, target: name });
+          if (outcome === 'delivered') snapshot.emit('delivered', { transaction, recipient, target: name });
         }
         return outcomes;
       } catch (error) {
@@ -274,7 +274,7 @@ export class PipelineDelivery implements LocalDelivery {
   }
 
   async route(transaction: Transaction, address: Address): Promise<Hop | undefined> {
-    const decision = await this.#holding((chain) => chain.route({ transaction, address }));
+    const decision = await this.#holding((snapshot) => snapshot.route({ transaction, address }));
     return decision.outcome === 'pass' ? decision.hop : undefined;
   }
 

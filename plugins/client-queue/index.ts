@@ -22,7 +22,7 @@ import { openInTime } from './queue/opening-queue.js';
 import { type OpenedRelayQueue, openRelayQueue, type QueueBounds } from './queue/open-relay-queue.js';
 import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
 import { NextHops } from './delivery/next-hops.js';
-import { explainRelay, relayHook, relayTarget, toldOutcome } from './delivery/relay-hook.js';
+import { explainRelay, relayHook, relayTarget, outcomeEvent } from './delivery/relay-hook.js';
 import { queueTargets } from './delivery/relay-target.js';
 import { clientEndpoints } from './http/routes.js';
 
@@ -46,13 +46,13 @@ export const clientQueue = definePlugin({
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
     const queue = await openQueue(context, options, lifecycle.started);
     onClose(() => queue.close());
-    queue.onOutcome((outcome) => smtp.tell(() => toldOutcome(outcome)));
+    queue.onOutcome((outcome) => smtp.tell(() => outcomeEvent(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
     const mailFinder = new MailFinder(options.resolver, configuration, clock);
     const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
-    const ground = { queue, controls, settings, finder, submission, clock };
-    const outbound = new Outbound({ ...ground, local: localDelivery, hostname, metrics, log });
+    const shared = { queue, controls, settings, finder, submission, clock };
+    const outbound = new Outbound({ ...shared, local: localDelivery, hostname, metrics, log });
     onClose(() => outbound.stop(lifecycle.remainingMs()));
 
     follow(configuration, onClose, () => {
@@ -75,7 +75,7 @@ export const clientQueue = definePlugin({
       explain: explainRelay({ hops, controls }),
     });
     const site = clientSite({
-      ...ground,
+      ...shared,
       policies,
       configuration,
       uploads: await openUploads(context, data),

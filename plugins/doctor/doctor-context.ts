@@ -53,7 +53,7 @@ export const ownerLock = ({ owner }: Pick<DoctorContext, 'owner'>): LockInfo | u
   'lock' in owner ? owner.lock : undefined;
 
 /** Time limit for an answer of a running server. */
-const patienceMs = 3000;
+const timeoutMs = 3000;
 
 const Health = z.object({
   components: z.record(
@@ -69,7 +69,7 @@ export async function lookAtOwner(data: string, clock: Clock): Promise<OwnerStat
   if ('code' in lock) return { state: 'hidden', code: lock.code };
   if (lock.http === null || lock.token === null) return { state: 'starting', lock };
   try {
-    const call = await ownerOf(data, patienceMs);
+    const call = await ownerOf(data, timeoutMs);
     if (call === undefined) return { state: 'none' };
     const began = clock.monotonic();
     const { status, body } = await call('GET', '/health/extended');
@@ -79,6 +79,6 @@ export async function lookAtOwner(data: string, clock: Clock): Promise<OwnerStat
     if (status >= 500 && status !== 503) return { state: 'silent', lock, why: `its health page answers ${status}` };
     return { state: 'answers', lock, call, ms, health };
   } catch {
-    return { state: 'silent', lock, why: `it does not answer at ${lock.http} within ${patienceMs / 1000} s` };
+    return { state: 'silent', lock, why: `it does not answer at ${lock.http} within ${timeoutMs / 1000} s` };
   }
 }

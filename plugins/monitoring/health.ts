@@ -15,7 +15,7 @@ const SAMPLE_SECONDS = 10;
 /** Interval of the write test. */
 const PROBE_SECONDS = 30;
 
-interface HealthGround {
+interface HealthDeps {
   readonly catalogue: Catalogue;
   readonly configuration: Configuration;
   readonly health: HealthOverview;
@@ -30,16 +30,16 @@ interface HealthWatch {
 }
 
 /** Registers the components of the server itself, and checks all of them at intervals. */
-export async function watchHealth(context: PluginContext, ground: HealthGround): Promise<HealthWatch> {
+export async function watchHealth(context: PluginContext, deps: HealthDeps): Promise<HealthWatch> {
   const { clock, health, log } = context;
-  const { catalogue, configuration, activity, options } = ground;
+  const { catalogue, configuration, activity, options } = deps;
   const disk = new DiskSpace(() => spaceOf(configuration.data), options.disk);
   const probe = new WriteProbe({ folder: configuration.data, clock });
   const eventLoop = new EventLoop(options.eventLoop);
   context.onClose(() => eventLoop.close());
   const hooks = new HookFailures(() => catalogue.hooks(), clock);
   const room = new SessionRoom(() => activity.figures().sessions, configuration);
-  const changes = new HealthChanges(ground.health, log);
+  const changes = new HealthChanges(deps.health, log);
   await disk.look();
   await probe.look();
 

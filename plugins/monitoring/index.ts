@@ -43,8 +43,8 @@ export const monitoring = definePlugin({
     const { clock, http, metrics, smtp } = context;
     let settings = options;
     const activity = new Activity(clock);
-    const ground = { catalogue, configuration, health: healthOverview, activity, options };
-    const { disk, probe, eventLoop } = await watchHealth(context, ground);
+    const deps = { catalogue, configuration, health: healthOverview, activity, options };
+    const { disk, probe, eventLoop } = await watchHealth(context, deps);
 
     smtp.on('connect', { order: 'first' }, ({ session }) => {
       if (session.dryRun !== true) activity.opened(session.id);
@@ -104,13 +104,13 @@ export const monitoring = definePlugin({
 
 type Settings = () => MonitoringSettings;
 
-interface LogGround {
+interface LogDeps {
   readonly serverLog: ServerLog;
   readonly stopping: AbortSignal;
   readonly settings: Settings;
 }
 
-function mountLog(context: PluginContext, { serverLog: log, stopping, settings }: LogGround): void {
+function mountLog(context: PluginContext, { serverLog: log, stopping, settings }: LogDeps): void {
   const tail = new LogTail(log);
   context.every(BEAT_SECONDS, () => tail.beat());
   context.onClose(() => tail.close());
@@ -119,7 +119,7 @@ function mountLog(context: PluginContext, { serverLog: log, stopping, settings }
   context.http.mount(logEndpoints({ search, tail, clock: context.clock }));
 }
 
-interface SystemGround {
+interface SystemDeps {
   readonly configuration: Configuration;
   readonly settings: Settings;
   readonly stalls: StallRecorder;
@@ -140,7 +140,7 @@ function recordStalls(
 
 async function mountSystem(
   context: PluginContext,
-  { configuration: place, settings, stalls, stallWatch }: SystemGround,
+  { configuration: place, settings, stalls, stallWatch }: SystemDeps,
 ): Promise<void> {
   const { clock, http, log } = context;
   const shown = (): readonly string[] => settings().environment.show;

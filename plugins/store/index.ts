@@ -79,7 +79,7 @@ export const store = definePlugin({
     });
     health.check('mailboxes', () => ({ status: 'up', figures: mailboxCount }));
     const site = { reader, editor, names, clock };
-    const desk = await openDraftService({
+    const draftServices = await openDraftService({
       reader,
       names: unique,
       provide: (mailbox, folder) => editor.folders.provide(mailbox, folder),
@@ -97,7 +97,7 @@ export const store = definePlugin({
       ...messageChangeEndpoints(site),
       ...emptyingEndpoints(site),
       selectionEndpoint(site),
-      ...draftEndpoints({ ...desk, reader, names }),
+      ...draftEndpoints({ ...draftServices, reader, names }),
     ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate' });
     return { mailboxes: maildirMailboxes(maildirs) };

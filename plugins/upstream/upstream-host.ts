@@ -19,7 +19,7 @@ import { IdentifiedSessions } from './identified-sessions.js';
 import type { UpstreamSettings } from './settings.js';
 import type { UpstreamRegistry } from './upstream-target.js';
 
-export interface UpstreamGround {
+export interface UpstreamDeps {
   readonly finder: Pick<HopFinder, 'forHosts'>;
   readonly helloName: string;
   readonly clock: Clock;
@@ -37,21 +37,21 @@ export class UpstreamHost {
   readonly port: number;
   readonly breaker: Breaker;
   readonly #settings: UpstreamSettings;
-  readonly #ground: UpstreamGround;
+  readonly #deps: UpstreamDeps;
   readonly #pool: ClientPool;
   readonly #identified = new IdentifiedSessions();
   readonly #destinations = new Map<string, Destination>();
 
-  constructor(written: string, settings: UpstreamSettings, ground: UpstreamGround) {
+  constructor(written: string, settings: UpstreamSettings, deps: UpstreamDeps) {
     const { host, port } = readHost(written);
     this.name = host;
     this.port = port ?? settings.port;
-    this.breaker = new Breaker(settings.breaker, ground.clock);
+    this.breaker = new Breaker(settings.breaker, deps.clock);
     this.#settings = settings;
-    this.#ground = ground;
+    this.#deps = deps;
     const { connections, idleMs } = settings;
     const limits = { connections: connections * 2, connectionsEach: connections, waiting: 10_000, idleMs };
-    this.#pool = new ClientPool(limits, ground.clock);
+    this.#pool = new ClientPool(limits, deps.clock);
   }
 
   /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts. */
@@ -97,7 +97,7 @@ export class UpstreamHost {
   #leaseAt(destination: Destination, { client, signal }: Call): Promise<Lease> {
     const { deadlines } = this.#settings;
     if (client === undefined) return this.#pool.lease(destination, { deadlines, signal });
-    const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#ground.clock };
+    const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#deps.clock };
     return this.#identified.lease(client, destination, this.#settings.connections, () =>
       openSession(destination, options),
     );
@@ -106,7 +106,7 @@ export class UpstreamHost {
   async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
     if (isIP(this.name) !== 0) return [{ host: this.name, address: this.name, preference: 0 }];
     // Configured by the operator, so it may be in a private network.
-    const search = await this.#ground.finder.forHosts([this.name], { allowPrivate: true, signal });
+    const search = await this.#deps.finder.forHosts([this.name], { allowPrivate: true, signal });
     if (search.outcome === 'found') return search.hops;
     const { status, text } = search;
     return clientFailure({ kind: 'connect', step: 'connect', code: 451, status: temporary(status), text });
@@ -116,7 +116,7 @@ export class UpstreamHost {
     const known = this.#destinations.get(address);
     if (known !== undefined) return known;
     const { protocol, extensions = true, tls, auth } = this.#settings;
-    const about = { protocol, extensions, tls, helloName: this.#ground.helloName };
+    const about = { protocol, extensions, tls, helloName: this.#deps.helloName };
     const made = { address, host, port: this.port, ...about, ...(auth !== undefined && { auth }) };
     if (this.#destinations.size > 100) this.#destinations.clear();
     this.#destinations.set(address, made);

@@ -9,7 +9,7 @@ import type { SpooledMessage } from '../../core/spool/spool.js';
 import { type HostState, outcomesOf, refusalOf, Upstream } from './upstream.js';
 import { type LiveTransaction, sendAnew } from './live-transaction.js';
 import type { UpstreamSettings } from './settings.js';
-import type { UpstreamGround } from './upstream-host.js';
+import type { UpstreamDeps } from './upstream-host.js';
 
 /** Result of a message at one upstream. */
 export interface Handed {
@@ -136,11 +136,11 @@ const gone = (recipient: Recipient): RecipientOutcome => ({
 
 /** Upstreams by name. Unchanged ones keep their connections and the state of their hosts. */
 export class UpstreamRegistry {
-  readonly #ground: UpstreamGround;
+  readonly #deps: UpstreamDeps;
   #byName: ReadonlyMap<string, Upstream> = new Map();
 
-  constructor(ground: UpstreamGround) {
-    this.#ground = ground;
+  constructor(deps: UpstreamDeps) {
+    this.#deps = deps;
   }
 
   /** Replaces the upstreams; connections in use finish. */
@@ -176,11 +176,11 @@ export class UpstreamRegistry {
 
   #kept(before: Upstream | undefined, settings: UpstreamSettings): Upstream {
     const isSame = before !== undefined && JSON.stringify(before.settings) === JSON.stringify(settings);
-    return isSame ? before : new Upstream(settings, this.#ground);
+    return isSame ? before : new Upstream(settings, this.#deps);
   }
 }
 
-interface RcptGround {
+interface RcptDeps {
   readonly clock: Clock;
   /** Called with result and duration. */
   readonly answered: (answer: 'accepted' | 'refused' | 'deferred', ms: number) => void;
@@ -190,7 +190,7 @@ interface RcptGround {
 export async function rcptVerdict(
   asked: Promise<Reply | ClientFailure>,
   hop: Hop,
-  { clock, answered }: RcptGround,
+  { clock, answered }: RcptDeps,
 ): Promise<Verdict> {
   const began = clock.monotonic();
   const said = await asked;

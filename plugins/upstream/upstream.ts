@@ -12,7 +12,7 @@ import type { Lease } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import { asciiReplyText, maxReplyText, type Reply } from '../../core/smtp/protocol/replies.js';
 import type { UpstreamSettings } from './settings.js';
-import { type BreakerState, brokenKinds, type Call, type UpstreamGround, UpstreamHost } from './upstream-host.js';
+import { type BreakerState, brokenKinds, type Call, type UpstreamDeps, UpstreamHost } from './upstream-host.js';
 
 /** A connection on which the server has answered MAIL. */
 export interface Begun {
@@ -42,12 +42,12 @@ const maxStale = 20;
 export class Upstream {
   readonly settings: UpstreamSettings;
   readonly #hosts: readonly UpstreamHost[];
-  readonly #clock: UpstreamGround['clock'];
+  readonly #clock: UpstreamDeps['clock'];
 
-  constructor(settings: UpstreamSettings, ground: UpstreamGround) {
+  constructor(settings: UpstreamSettings, deps: UpstreamDeps) {
     this.settings = settings;
-    this.#clock = ground.clock;
-    this.#hosts = settings.hosts.map((written) => new UpstreamHost(written, settings, ground));
+    this.#clock = deps.clock;
+    this.#hosts = settings.hosts.map((written) => new UpstreamHost(written, settings, deps));
   }
 
   /** Monotonic milliseconds. */

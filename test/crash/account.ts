@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { openSpool, type Durability } from '../../core/spool/file-spool.js';
 import { placedMessageFinder } from '../../plugins/store/delivery/message-finder.js';
 import { rememberingLog } from '../core/spool/remembering-log.js';
-import { inbox, prologue } from '../plugins/store/delivery-ground.js';
+import { inbox, prologue } from '../plugins/store/delivery-fixture.js';
 import { numberedMessage } from '../plugins/store/numbered-message.js';
 
 export const users = ['ann@example.org', 'bob@example.org'] as const;

@@ -17,7 +17,7 @@ import { npmOptions, packageTarball, run } from './package-tarball.js';
 import { Registry } from './registry.js';
 
 const suite = suiteEnding();
-const mostBytes = 3 * 1024 * 1024;
+const maxBytes = 3 * 1024 * 1024;
 
 describe('the package', () => {
   let tarball = '';
@@ -37,7 +37,7 @@ describe('the package', () => {
   test('is small, and holds no test, no bench, no source and nothing of a developer', async (t) => {
     const { size } = await stat(tarball);
     t.diagnostic(`${(size / 1e6).toFixed(2)} MB`);
-    assert.ok(size < mostBytes, `${size} bytes`);
+    assert.ok(size < maxBytes, `${size} bytes`);
     const names = await namesIn(tarball);
     const strange = names.filter(
       (name) =>

@@ -11,7 +11,7 @@ import { until } from '../support/until.js';
 
 const messages = 5;
 
-interface Ground {
+interface Fixture {
   readonly data: string;
   readonly sink: SmtpSink;
   readonly start: () => Promise<{ readonly server: ServerProcess; readonly admin: HttpClient }>;
@@ -19,7 +19,7 @@ interface Ground {
   readonly relent: () => void;
 }
 
-async function groundOf(t: Parameters<typeof temporaryFolder>[0]): Promise<Ground> {
+async function fixtureOf(t: Parameters<typeof temporaryFolder>[0]): Promise<Fixture> {
   const folder = await temporaryFolder(t);
   let isStubborn = true;
   const sink = await SmtpSink.start(t, { steps: { rcpt: () => (isStubborn ? '451 4.3.0 Later' : undefined) } });
@@ -88,15 +88,15 @@ for (const [title, harm] of [
   ['zero in its first 4 KiB', (path: string) => overwrite(path, 0, Buffer.alloc(4096))],
 ] as const) {
   test(`F-R1: a segment of the journal of the queue is ${title}: no message is lost over two starts, and all can be recovered`, async (t) => {
-    const ground = await groundOf(t);
-    const first = await ground.start();
+    const fixture = await fixtureOf(t);
+    const first = await fixture.start();
     const uids = await deferred(first.admin);
     await first.server.kill('SIGKILL');
-    await harm(await largestSegment(join(ground.data, 'queue', 'journal')));
-    const second = await ground.start();
+    await harm(await largestSegment(join(fixture.data, 'queue', 'journal')));
+    const second = await fixture.start();
     await second.server.kill('SIGTERM');
 
-    const { admin, server } = await ground.start();
+    const { admin, server } = await fixture.start();
     const missing = await until('every message in the queue or in quarantine', async () => {
       const [entries, aside] = [
         await listOf(admin, '/client/queue/list'),
@@ -113,7 +113,7 @@ for (const [title, harm] of [
 
     assert.match(await admin.page('/client/queue/quarantine'), /Recover messages/);
 
-    const cwd = join(ground.data, '..');
+    const cwd = join(fixture.data, '..');
     const doctor = await runPostern(['doctor'], { cwd });
     assert.equal(doctor.code, 1);
     assert.match(doctor.stdout, /postern queue recover|queue\/journal\/aside/);
@@ -126,7 +126,7 @@ for (const [title, harm] of [
       [(answer as { recovered: number }).recovered, (answer as { left: unknown[] }).left],
       [missing.length, []],
     );
-    ground.relent();
+    fixture.relent();
     await admin.json('/client/queue/retry', { method: 'POST', json: { filter: { all: true } } }).catch(() => undefined);
     const entries = await listOf(admin, '/client/queue/list?state=queued,active,deferred,delivered');
     assert.deepEqual(entries.items.map(({ uid }) => uid).sort(), uids);
@@ -139,13 +139,13 @@ for (const [title, harm] of [
 }
 
 test('F-R5: a byte of a queued message that changed, or a message that was cut, is noticed at the attempt', async (t) => {
-  const ground = await groundOf(t);
-  const first = await ground.start();
+  const fixture = await fixtureOf(t);
+  const first = await fixture.start();
   const uids = await deferred(first.admin);
   await first.server.kill('SIGTERM');
   const files: string[] = [];
   for (const shard of '0123456789abcdef') {
-    const folder = join(ground.data, 'queue', shard);
+    const folder = join(fixture.data, 'queue', shard);
     files.push(...(await readdir(folder)).map((name) => join(folder, name)));
   }
   assert.equal(files.length, messages);
@@ -154,20 +154,20 @@ test('F-R5: a byte of a queued message that changed, or a message that was cut, 
   await overwrite(flipped, bytes.indexOf('Hello'), Buffer.from('J'));
   await truncate(cut, (await stat(cut)).size - 3);
   await rm(gone);
-  ground.relent();
-  const { admin } = await ground.start();
+  fixture.relent();
+  const { admin } = await fixture.start();
   await admin.json('/client/queue/retry', { method: 'POST', json: { uids } });
   await until('three held messages', async () => {
     const held = await listOf(admin, '/client/queue/list?state=held');
     return held.total === 3 || undefined;
   });
-  await until('two sent messages', () => ground.sink.messages.length === 2 || undefined);
+  await until('two sent messages', () => fixture.sink.messages.length === 2 || undefined);
   const health = await componentOf(admin, 'queue');
   assert.deepEqual([health.status, /3 messages are held/.test(health.why ?? '')], ['degraded', true], health.why ?? '');
-  const doctor = await runPostern(['doctor'], { cwd: join(ground.data, '..') });
+  const doctor = await runPostern(['doctor'], { cwd: join(fixture.data, '..') });
   assert.equal(doctor.code, 1);
   assert.match(doctor.stdout, /held/);
-  assert.ok(ground.sink.messages.every(({ text }) => text.includes('Hello')));
+  assert.ok(fixture.sink.messages.every(({ text }) => text.includes('Hello')));
 });
 
 for (const what of ['users.json', 'format.json', 'destinations.json', 'postern.lock'] as const) {
@@ -183,17 +183,17 @@ for (const what of ['users.json', 'format.json', 'destinations.json', 'postern.l
 }
 
 test('F-R19: a pipe in the place of a queued message holds up neither start nor stop', async (t) => {
-  const ground = await groundOf(t);
-  const first = await ground.start();
+  const fixture = await fixtureOf(t);
+  const first = await fixture.start();
   const [uid = ''] = await deferred(first.admin);
   await first.server.kill('SIGTERM');
   for (const shard of '0123456789abcdef') {
-    const path = join(ground.data, 'queue', shard, `${uid}.eml`);
+    const path = join(fixture.data, 'queue', shard, `${uid}.eml`);
     if ((await stat(path).catch(() => undefined)) === undefined) continue;
-    await rename(path, `${ground.data}/was.eml`);
+    await rename(path, `${fixture.data}/was.eml`);
     execFileSync('mkfifo', [path]);
   }
-  const { server, admin } = await ground.start();
+  const { server, admin } = await fixture.start();
   await until('the held message', async () => {
     const held = await listOf(admin, '/client/queue/list?state=held');
     return held.total === 1 || undefined;

@@ -58,7 +58,7 @@ async function prepared(t: TestContext, watchdog = '{ stallSeconds: 1 }'): Promi
 const started = (t: TestContext, folder: string) => ServerProcess.start(t, { folder, config: null });
 
 async function recipient(server: ServerProcess, localPart: string, hello = 'client.example'): Promise<SmtpClient> {
-  const client = await SmtpClient.greeted({ port: server.smtpPort, patienceMs: 30_000 }, `EHLO ${hello}`);
+  const client = await SmtpClient.greeted({ port: server.smtpPort, timeoutMs: 30_000 }, `EHLO ${hello}`);
   await client.command('MAIL FROM:<anna@example.org>');
   client.write(`RCPT TO:<${localPart}@localhost>\r\n`);
   return client;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { SmtpGround } from '../hostile/smtp-ground.js';
+import type { SmtpFixture } from '../hostile/smtp-fixture.js';
 import type { SmtpClient } from '../support/smtp-client.js';
 import type { FuzzTarget } from './target.js';
 import { cut, cuts } from './wire-text.js';
@@ -133,9 +133,9 @@ async function codesOf(client: SmtpClient, count: number, say: (index: number) =
  * Each line has exactly one answer, in order; the session ends only behind a 221, 421 or 502 that says so; and the same
  * lines in one stream, cut anywhere, get the same answers.
  */
-export function dialogueTarget(ground: () => SmtpGround, listener: 'mx' | 'submission' | 'lmtp'): FuzzTarget {
+export function dialogueTarget(fixture: () => SmtpFixture, listener: 'mx' | 'submission' | 'lmtp'): FuzzTarget {
   const open = async (): Promise<SmtpClient> => {
-    const client = await ground().connect(listener);
+    const client = await fixture().connect(listener);
     await client.readReply();
     return client;
   };

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto';
 import { before, describe, test } from 'node:test';
 import fc from 'fast-check';
 import { suiteEnding } from '../support/ending.js';
-import { fuzzGround } from './grounds.js';
+import { fuzzFixture } from './fixtures.js';
 import { longestHoldMs } from './held-loop.js';
 import { readSeeds } from './seeds.js';
 import { attempt } from './trial.js';
@@ -26,7 +26,7 @@ test('what fails, and what holds the event loop, is found', async () => {
 });
 
 describe('what is fed at random', () => {
-  const { targets, start } = fuzzGround(suite);
+  const { targets, start } = fuzzFixture(suite);
   before(start);
 
   test('and has failed once, does not fail again', async () => {

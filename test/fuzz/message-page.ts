@@ -4,7 +4,7 @@ import { readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { statusOf } from '../core/http/raw-exchange.js';
-import type { HttpGround } from '../hostile/http-ground.js';
+import type { HttpFixture } from '../hostile/http-fixture.js';
 import { payloads } from '../plugins/store/xss-payloads.js';
 import { headerText } from './parsers.js';
 import type { FuzzTarget } from './target.js';
@@ -31,12 +31,12 @@ const active =
   /<script(?![^>]* src="\/assets\/)|<[a-z][^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)* on\w+=|(?:href|src|action)="(?:javascript|vbscript)/i;
 
 /** Messages of pieces of MIME and of markup: every view answers, and nothing in it is more than text. */
-export function messagePageTarget(ground: () => HttpGround): FuzzTarget {
+export function messagePageTarget(fixture: () => HttpFixture): FuzzTarget {
   return {
     name: 'message-page',
     quickRuns: 8,
     property: fc.asyncProperty(message, async (text) => {
-      const mailbox = join(ground().server.folder, 'data', 'mail', 'localhost', 'postmaster');
+      const mailbox = join(fixture().server.folder, 'data', 'mail', 'localhost', 'postmaster');
       const id = `1795000000.M1P1Q${randomUUID()}.host`;
       const file = join(mailbox, 'cur', `${id}:2,`);
       await writeFile(file, Buffer.from(text, 'latin1'));
@@ -50,11 +50,11 @@ export function messagePageTarget(ground: () => HttpGround): FuzzTarget {
         `${path}?view=raw`,
         `${path}/html`,
       ]) {
-        const answer = await ground().ask('GET', target, { headers: ['Accept: text/html'] });
+        const answer = await fixture().ask('GET', target, { headers: ['Accept: text/html'] });
         assert.ok([200, 404].includes(statusOf(answer)), `${target}: ${answer.slice(0, 300)}`);
         assert.equal(active.exec(answer)?.[0], undefined, target);
       }
-      const json = await ground().ask('GET', path, { headers: ['Accept: application/json'] });
+      const json = await fixture().ask('GET', path, { headers: ['Accept: application/json'] });
       assert.equal(statusOf(json), 200);
       assert.ok((await readdir(join(mailbox, 'cur'))).includes(`${id}:2,`), 'nothing is deleted because it is odd');
       await rm(file);

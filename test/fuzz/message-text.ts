@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import type { SmtpGround } from '../hostile/smtp-ground.js';
+import type { SmtpFixture } from '../hostile/smtp-fixture.js';
 import { behindTrace } from '../support/mailbox-reader.js';
 import type { FuzzTarget } from './target.js';
 import { cut, cuts, decoded, wireText } from './wire-text.js';
@@ -11,8 +11,8 @@ import { cut, cuts, decoded, wireText } from './wire-text.js';
  * Message text in any segmentation: what a naive decoder makes of it stands in the Maildir, byte for byte, exactly when
  * the answer is 250; and what follows the text is read as commands, each with its answer.
  */
-export function messageTextTarget(ground: () => SmtpGround): FuzzTarget {
-  const folder = () => join(ground().server.folder, 'data', 'mail', 'localhost', 'postmaster', 'new');
+export function messageTextTarget(fixture: () => SmtpFixture): FuzzTarget {
+  const folder = () => join(fixture().server.folder, 'data', 'mail', 'localhost', 'postmaster', 'new');
   /** The new messages, which are taken away so that the next run finds its own. */
   const take = async (): Promise<readonly string[]> => {
     const files = (await readdir(folder())).map((name) => join(folder(), name));
@@ -25,7 +25,7 @@ export function messageTextTarget(ground: () => SmtpGround): FuzzTarget {
     quickRuns: 60,
     property: fc.asyncProperty(wireText, cuts, async (wire, places) => {
       await take();
-      const client = await ground().atData();
+      const client = await fixture().atData();
       const { text } = decoded(wire);
       const end = wire.length - decoded(wire).rest.length;
       for (const segment of cut(`${wire.slice(0, end)}NOOP\r\nVRFY x\r\n`, places)) {

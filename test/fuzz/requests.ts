@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { statusOf } from '../core/http/raw-exchange.js';
-import { examplePath, json, parameters, type HttpGround } from '../hostile/http-ground.js';
+import { examplePath, json, parameters, type HttpFixture } from '../hostile/http-fixture.js';
 import type { FuzzTarget } from './target.js';
 
 const atoms = [
@@ -61,7 +61,7 @@ const query = fc
   .map((pairs) => pairs.map(([key, value]) => `${key}=${value}`).join('&'));
 
 /** A fuzz of path parameters and queries: an answer that blames the request, never one that blames us or tells a path. */
-export function requestTarget(ground: () => HttpGround): FuzzTarget {
+export function requestTarget(fixture: () => HttpFixture): FuzzTarget {
   return {
     name: 'request',
     quickRuns: 100,
@@ -71,13 +71,13 @@ export function requestTarget(ground: () => HttpGround): FuzzTarget {
       query,
       async (n, names, q) => {
         // A dump of the process is slow by its nature.
-        const endpoints = ground().endpoints.filter(({ path }) => !path.includes('heapdump'));
+        const endpoints = fixture().endpoints.filter(({ path }) => !path.includes('heapdump'));
         const endpoint = endpoints[n % endpoints.length];
         assert.ok(endpoint !== undefined);
         const { method, path } = endpoint;
         const values = Object.fromEntries(parameters(path).map((name, index) => [name, names[index] ?? 'x']));
         const target = `${examplePath(path, values)}${q === '' ? '' : `?${q}`}`;
-        const answer = await ground().ask(method, target, { headers: json, body: method === 'GET' ? '' : '{"a":1}' });
+        const answer = await fixture().ask(method, target, { headers: json, body: method === 'GET' ? '' : '{"a":1}' });
         const status = statusOf(answer);
         // Health is 503 when something is down, which nothing here may bring about either.
         assert.ok(status >= 200 && status < 500, `${method} ${target}: ${answer.slice(0, 200)}`);

@@ -8,7 +8,7 @@
  */
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { fuzzGround } from './grounds.js';
+import { fuzzFixture } from './fixtures.js';
 import { longestHoldMs } from './held-loop.js';
 import { addSeed } from './seeds.js';
 import { attempt } from './trial.js';
@@ -22,7 +22,7 @@ const { values } = parseArgs({
   },
 });
 const releases: (() => void | Promise<void>)[] = [];
-const { targets, start } = fuzzGround({ after: (release) => void releases.push(release) });
+const { targets, start } = fuzzFixture({ after: (release) => void releases.push(release) });
 const seed = values.seed === undefined ? randomInt(2 ** 31) : Number(values.seed);
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 

@@ -10,7 +10,7 @@ import { deliver } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 import { breaches } from './access-policy.js';
-import { bodyOf, examplePath, HttpGround, json } from './http-ground.js';
+import { bodyOf, examplePath, HttpFixture, json } from './http-fixture.js';
 
 const suite = suiteEnding();
 const token = (text: string): string => `Basic ${Buffer.from(text, 'latin1').toString('base64')}`;
@@ -31,36 +31,36 @@ const noSignIn: Readonly<Record<string, readonly string[]>> = {
 const unsafe = ['POST', 'PUT', 'PATCH', 'DELETE'];
 
 describe('who may ask the whole server what', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   let tree: string;
   before(async () => {
-    ground = await HttpGround.start(suite);
-    tree = await ground.tree();
+    fixture = await HttpFixture.start(suite);
+    tree = await fixture.tree();
   });
 
   test('H21 every endpoint has the access that the policy says', () => {
-    assert.deepEqual(breaches(ground.endpoints), []);
-    assert.ok(ground.endpoints.length > 20);
+    assert.deepEqual(breaches(fixture.endpoints), []);
+    assert.ok(fixture.endpoints.length > 20);
   });
 
   test('H21 a new endpoint without a rule, or one that is too open, is noticed', () => {
     const added = { summary: 'x', group: 'x', handle: () => ({}) };
-    const undo = ground.server.server.app.http.mount('probe', [
+    const undo = fixture.server.server.app.http.mount('probe', [
       defineEndpoint({ ...added, method: 'GET', path: '/new', access: 'public' }),
       defineEndpoint({ ...added, method: 'POST', path: '/store/open', access: 'public' }),
     ]);
-    assert.deepEqual(breaches(ground.endpoints), ['GET /new has no rule', 'POST /store/open is public, not operate']);
+    assert.deepEqual(breaches(fixture.endpoints), ['GET /new has no rule', 'POST /store/open is public, not operate']);
     undo();
-    assert.deepEqual(breaches(ground.endpoints), []);
+    assert.deepEqual(breaches(fixture.endpoints), []);
   });
 
   test('H21 whatever is no sign-in gets the same 401 at every endpoint', async () => {
     const bodies = new Set<string>();
-    const closed = ground.endpoints.filter(({ access }) => access !== 'public');
+    const closed = fixture.endpoints.filter(({ access }) => access !== 'public');
     for (const { method, path } of closed) {
       for (const [name, tokens] of Object.entries(noSignIn)) {
         const headers = ['X-Request-Id: the-same-id', ...tokens.map((value) => `Authorization: ${value}`), ...json];
-        const answer = await ground.ask(method, examplePath(path), { as: null, headers, body: '{}' });
+        const answer = await fixture.ask(method, examplePath(path), { as: null, headers, body: '{}' });
         assert.equal(statusOf(answer), 401, `${method} ${path} with ${name}`);
         assert.match(answer, /\r\nWWW-Authenticate: Basic realm="Postern", charset="UTF-8"\r\n/);
         bodies.add(bodyOf(answer));
@@ -72,8 +72,8 @@ describe('who may ask the whole server what', () => {
   test('H21 an unknown user and an unknown address get that 401, too', async () => {
     const headers = ['X-Request-Id: the-same-id', `Authorization: ${basic('nobody', 'x')}`];
     const [user, address] = [
-      await ground.ask('GET', '/store', { as: null, headers }),
-      await ground.ask('GET', '/no/such/address', { as: null, headers: headers.slice(0, 1) }),
+      await fixture.ask('GET', '/store', { as: null, headers }),
+      await fixture.ask('GET', '/no/such/address', { as: null, headers: headers.slice(0, 1) }),
     ];
     assert.deepEqual([statusOf(user), statusOf(address)], [401, 401]);
     assert.equal(bodyOf(user), bodyOf(address));
@@ -95,7 +95,7 @@ describe('who may ask the whole server what', () => {
     for (const path of ['/store', '/users', '/config']) {
       for (const target of [path, ...spellings(path)]) {
         for (const method of ['GET', 'HEAD', 'OPTIONS', 'POST', 'TRACE', 'PROPFIND']) {
-          const answer = await ground.ask(method, target, { as: null, headers: ['X-HTTP-Method-Override: GET'] });
+          const answer = await fixture.ask(method, target, { as: null, headers: ['X-HTTP-Method-Override: GET'] });
           assert.ok([400, 401, 404, 405].includes(statusOf(answer)), `${method} ${target}: ${answer.slice(0, 30)}`);
           assert.doesNotMatch(answer, /postmaster/);
         }
@@ -105,10 +105,10 @@ describe('who may ask the whole server what', () => {
 
   test('H21 a role that is too small is 403 at every endpoint', async () => {
     const tooSmall = { read: [], operate: ['reader'], admin: ['reader', 'operator'] } as const;
-    for (const { method, path, access } of ground.endpoints) {
+    for (const { method, path, access } of fixture.endpoints) {
       if (access !== 'operate' && access !== 'admin') continue;
       for (const as of tooSmall[access]) {
-        const answer = await ground.ask(method, examplePath(path), { as, headers: json, body: '{}' });
+        const answer = await fixture.ask(method, examplePath(path), { as, headers: json, body: '{}' });
         assert.equal(statusOf(answer), 403, `${method} ${path} as ${as}`);
       }
     }
@@ -121,11 +121,11 @@ describe('who may ask the whole server what', () => {
       ['Sec-Fetch-Site: nonsense'],
       ['Origin: null'],
       ['Origin: http://evil.example'],
-      [`Origin: http://127.0.0.1:${ground.port}.evil.example`],
+      [`Origin: http://127.0.0.1:${fixture.port}.evil.example`],
     ];
-    for (const { method, path } of ground.endpoints.filter(({ method }) => unsafe.includes(method))) {
+    for (const { method, path } of fixture.endpoints.filter(({ method }) => unsafe.includes(method))) {
       for (const site of sites) {
-        const answer = await ground.ask(method, examplePath(path), { headers: [...site, ...json], body: '{}' });
+        const answer = await fixture.ask(method, examplePath(path), { headers: [...site, ...json], body: '{}' });
         assert.equal(statusOf(answer), 403, `${method} ${path} with ${site.join()}`);
       }
     }
@@ -134,23 +134,23 @@ describe('who may ask the whole server what', () => {
   test('H17 JSON as text, which a form of another site could send, is 415', async () => {
     const body = '{"username":"x@localhost","password":"rye bread and cheese"}';
     for (const path of ['/users', '/users/authenticate']) {
-      const answer = await ground.ask('POST', path, { headers: ['Content-Type: text/plain'], body });
+      const answer = await fixture.ask('POST', path, { headers: ['Content-Type: text/plain'], body });
       assert.equal(statusOf(answer), 415, path);
     }
   });
 
   test('H17 no GET has an effect', async () => {
-    for (const { path } of ground.endpoints.filter(({ method }) => method === 'GET')) {
-      const answer = await ground.ask('GET', examplePath(path), { headers: ['Sec-Fetch-Site: cross-site'] });
+    for (const { path } of fixture.endpoints.filter(({ method }) => method === 'GET')) {
+      const answer = await fixture.ask('GET', examplePath(path), { headers: ['Sec-Fetch-Site: cross-site'] });
       assert.ok(statusOf(answer) < 500, path);
     }
-    assert.equal(await ground.tree(), tree);
+    assert.equal(await fixture.tree(), tree);
   });
 
   test('H18 every answer forbids frames, sniffing and leaking its address', async () => {
     for (const target of ['/', '/store', '/nowhere', '/users?x=y']) {
       for (const as of ['boss', null] as const) {
-        const answer = await ground.ask('GET', target, { as, headers: ['Accept: text/html'] });
+        const answer = await fixture.ask('GET', target, { as, headers: ['Accept: text/html'] });
         assert.match(answer, /\r\nContent-Security-Policy: [^\r]*frame-ancestors 'none'/i, target);
         assert.doesNotMatch(answer, /Content-Security-Policy: [^\r]*unsafe-/i);
         assert.match(answer, /\r\nX-Frame-Options: DENY\r\n/i);
@@ -164,7 +164,7 @@ describe('who may ask the whole server what', () => {
   test('H19 other hosts are 421, two are 400, and what a proxy says is not believed', async () => {
     const headers = [`Authorization: ${basic('boss', 'boss-secret')}`, 'Connection: close'];
     const ask = (hosts: readonly string[], target = '/users') =>
-      rawExchange(ground.port, [`GET ${target} HTTP/1.1`, ...hosts, ...headers, '', ''].join('\r\n'));
+      rawExchange(fixture.port, [`GET ${target} HTTP/1.1`, ...hosts, ...headers, '', ''].join('\r\n'));
     for (const host of ['evil.example', '127.0.0.1.evil.example', 'localhost@evil.example', '']) {
       assert.equal(statusOf(await ask([`Host: ${host}`])), 421, host);
     }
@@ -172,14 +172,14 @@ describe('who may ask the whole server what', () => {
     assert.equal(statusOf(await ask(['Host: localhost'], 'http://evil.example/users')), 421);
     const forwarded = await ask(['Host: localhost', 'X-Forwarded-Host: evil.example', 'X-Forwarded-For: 203.0.113.9']);
     assert.equal(statusOf(forwarded), 200);
-    assert.doesNotMatch(`${forwarded}${await ground.logged()}`, /evil\.example:|203\.0\.113\.9/);
+    assert.doesNotMatch(`${forwarded}${await fixture.logged()}`, /evil\.example:|203\.0\.113\.9/);
   });
 
   test('H20 no answer speaks of other origins', async () => {
     const headers = ['Origin: http://evil.example', 'Access-Control-Request-Method: DELETE'];
     for (const method of ['OPTIONS', 'GET']) {
       for (const path of ['/', '/users', '/store', '/nowhere']) {
-        assert.doesNotMatch(await ground.ask(method, path, { headers }), /Access-Control-/i);
+        assert.doesNotMatch(await fixture.ask(method, path, { headers }), /Access-Control-/i);
       }
     }
   });
@@ -202,7 +202,7 @@ describe('who may ask the whole server what', () => {
   test('H24 whether a user exists is told to nobody who has not signed in', async () => {
     const answers = await Promise.all(
       ['postmaster@localhost', 'nobody@localhost'].map((name) =>
-        rawRequest(ground.port, 'GET', `/users/${name}/exists`, ['X-Request-Id: the-same-id']),
+        rawRequest(fixture.port, 'GET', `/users/${name}/exists`, ['X-Request-Id: the-same-id']),
       ),
     );
     assert.deepEqual(answers.map(statusOf), [401, 401]);
@@ -210,8 +210,8 @@ describe('who may ask the whole server what', () => {
   });
 
   test('H25 no credential is ever in a log', async () => {
-    await ground.ask('GET', '/users?password=planted-in-query');
-    const text = await ground.logged();
+    await fixture.ask('GET', '/users?password=planted-in-query');
+    const text = await fixture.logged();
     for (const secret of ['planted-wrong-password', 'boss-secret', basic('boss', 'boss-secret').slice(6)]) {
       assert.ok(!text.includes(secret), secret);
     }
@@ -230,22 +230,22 @@ describe('who guesses passwords over HTTP', () => {
   }
 
   test('H23 of a thousand tries of a name ten are looked at, while mail comes in', async (t) => {
-    const ground = await HttpGround.start(t, { http: { limits: { exemptLoopback: false } } });
+    const fixture = await HttpFixture.start(t, { http: { limits: { exemptLoopback: false } } });
     const last = (n: number) => (n === 999 ? ['Connection: close'] : []);
     const guess = (_: unknown, n: number) =>
       `${['GET /store HTTP/1.1', 'Host: localhost', `Authorization: ${basic('reader', `guess ${n}`)}`, ...last(n)].join('\r\n')}\r\n\r\n`;
     const [answered] = await Promise.all([
-      statuses(ground.port, Array.from({ length: 1000 }, guess)),
-      deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n'),
+      statuses(fixture.port, Array.from({ length: 1000 }, guess)),
+      deliver(fixture.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n'),
     ]);
     assert.deepEqual(answered, { 401: 10, 429: 990 });
   });
 
   test('H23 waits after ten failures of a name, and after as many at /users/authenticate', async (t) => {
     const rest = { plugins: { users: { attempts: { limit: 2 } } } };
-    const ground = await HttpGround.start(t, { http: { limits: { exemptLoopback: false } }, rest });
+    const fixture = await HttpFixture.start(t, { http: { limits: { exemptLoopback: false } }, rest });
     const guess = (name: string) =>
-      rawRequest(ground.port, 'GET', '/store', [`Authorization: ${basic(name, 'guess')}`]);
+      rawRequest(fixture.port, 'GET', '/store', [`Authorization: ${basic(name, 'guess')}`]);
     for (let n = 0; n < 10; n += 1) assert.equal(statusOf(await guess('reader')), 401);
     const eleventh = await guess('reader');
     assert.equal(statusOf(eleventh), 429);
@@ -253,7 +253,7 @@ describe('who guesses passwords over HTTP', () => {
     assert.equal(statusOf(await guess('operator')), 401);
 
     const body = '{"username":"nobody@localhost","password":"guess"}';
-    const authenticate = () => ground.ask('POST', '/users/authenticate', { headers: json, body });
+    const authenticate = () => fixture.ask('POST', '/users/authenticate', { headers: json, body });
     assert.deepEqual([statusOf(await authenticate()), statusOf(await authenticate())], [200, 200]);
     const third = await authenticate();
     assert.equal(statusOf(third), 429);

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { longestHoldMs } from '../fuzz/held-loop.js';
 import { attempt } from '../fuzz/trial.js';
-import { examplePath, HttpGround, parameters } from './http-ground.js';
+import { examplePath, HttpFixture, parameters } from './http-fixture.js';
 
 const fileBytes = 64 * 1024;
 const keptFiles = 3;
@@ -101,15 +101,15 @@ const request: fc.Arbitrary<Sent> = fc.record({
 });
 
 /** A quarter of the paths is made of words alone. */
-function textOf({ method, place, words, headers, body: content, further }: Sent, ground: HttpGround): string {
-  const endpoint = ground.endpoints[place % ground.endpoints.length];
+function textOf({ method, place, words, headers, body: content, further }: Sent, fixture: HttpFixture): string {
+  const endpoint = fixture.endpoints[place % fixture.endpoints.length];
   assert.ok(endpoint !== undefined);
   const values = Object.fromEntries(parameters(endpoint.path).map((name, index) => [name, words[index] ?? 'x']));
   const path = place % 4 === 0 ? `/${words.join('/')}` : examplePath(endpoint.path, values);
   const length = Math.max(0, Buffer.byteLength(content, 'latin1') + further);
   const lines = [
     `${method ?? endpoint.method} ${path} HTTP/1.1`,
-    `Host: 127.0.0.1:${ground.port}`,
+    `Host: 127.0.0.1:${fixture.port}`,
     `Content-Length: ${length}`,
     ...headers,
   ];
@@ -151,15 +151,15 @@ async function sizeOf(folder: string): Promise<number> {
 
 test('F-S17 whatever an anonymous client sends, no line of the audit trail goes, the logs stay within their bounds and the event loop is not held', async (t) => {
   const log = { maxFileBytes: fileBytes, keepFiles: keptFiles, auditFileBytes: fileBytes, keepAuditFiles: 1 };
-  const ground = await HttpGround.start(t, { rest: { log } });
-  const logs = join(ground.server.folder, 'data', 'logs');
+  const fixture = await HttpFixture.start(t, { rest: { log } });
+  const logs = join(fixture.server.folder, 'data', 'logs');
   // Templates and descriptions are made at their first use.
-  for (const { path } of ground.endpoints.filter(({ method }) => method === 'GET')) {
-    await ground.ask('GET', examplePath(path), { headers: ['Accept: text/html'] });
+  for (const { path } of fixture.endpoints.filter(({ method }) => method === 'GET')) {
+    await fixture.ask('GET', examplePath(path), { headers: ['Accept: text/html'] });
   }
   for (let n = 0; n < 20; n += 1) {
     const content = JSON.stringify({ username: `user${n}@localhost` });
-    await ground.ask('POST', '/users', { headers: ['Content-Type: application/json'], body: content });
+    await fixture.ask('POST', '/users', { headers: ['Content-Type: application/json'], body: content });
   }
   const before = await auditLines(logs);
   assert.ok(before.size >= 20, `${before.size} lines`);
@@ -167,9 +167,9 @@ test('F-S17 whatever an anonymous client sends, no line of the audit trail goes,
   const property = fc.asyncProperty(fc.array(request, { minLength: 1, maxLength: 10 }), async (requests) => {
     await Promise.all(
       requests.flatMap((one) => {
-        const bytes = Buffer.from(textOf(one, ground), 'latin1');
+        const bytes = Buffer.from(textOf(one, fixture), 'latin1');
         const sent = bytes.subarray(0, Math.ceil(bytes.length * one.part));
-        return Array.from({ length: one.times }, () => send(ground.port, sent, one.ending));
+        return Array.from({ length: one.times }, () => send(fixture.port, sent, one.ending));
       }),
     );
     const after = await auditLines(logs);
@@ -184,7 +184,7 @@ test('F-S17 whatever an anonymous client sends, no line of the audit trail goes,
   const target = { name: 'anonymous', quickRuns: 10_000, property };
   const again = { seed, runs: target.quickRuns, timeLimitMs: budgetMs };
   const { failure, hold, runs } = await attempt(target, again);
-  const counted = await ground.ask('GET', '/metrics/prometheus');
+  const counted = await fixture.ask('GET', '/metrics/prometheus');
   const reached = /^postern_http_anonymous_changes_total\{status="4xx"\} (\d+)$/m.exec(counted)?.[1] ?? 0;
   t.diagnostic(
     `seed ${seed}, ${runs} runs, ${reached} refused changes, event loop held for ${Math.round(hold.ms)} ms at most, in run ${hold.run}`,

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { statusOf } from '../core/http/raw-exchange.js';
 import { atEnd, suiteEnding } from '../support/ending.js';
-import { bodyOf, HttpGround, json } from './http-ground.js';
+import { bodyOf, HttpFixture, json } from './http-fixture.js';
 
 const suite = suiteEnding();
 const secret = 'planted-in-a-file';
@@ -37,7 +37,7 @@ const hosts = [
 ];
 
 describe('what scripts hand in to be sent by the whole server', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   let port: number;
   let calls = 0;
   before(async () => {
@@ -50,18 +50,18 @@ describe('what scripts hand in to be sent by the whole server', () => {
     atEnd(suite, () => void listener.close());
     port = (listener.address() as AddressInfo).port;
     const targets = [{ host: 'allowed.example', ports: [port] }];
-    ground = await HttpGround.start(suite, { rest: { plugins: { 'client-queue': { cases: 'cases', targets } } } });
-    const folder = join(ground.server.folder, 'data', 'cases');
+    fixture = await HttpFixture.start(suite, { rest: { plugins: { 'client-queue': { cases: 'cases', targets } } } });
+    const folder = join(fixture.server.folder, 'data', 'cases');
     await mkdir(join(folder, 'below'), { recursive: true });
-    await writeFile(join(ground.server.folder, 'secret'), `Subject: ${secret}\r\n\r\n${secret}\r\n`);
-    await symlink(join(ground.server.folder, 'secret'), join(folder, 'link'));
-    await symlink(ground.server.folder, join(folder, 'linked'));
+    await writeFile(join(fixture.server.folder, 'secret'), `Subject: ${secret}\r\n\r\n${secret}\r\n`);
+    await symlink(join(fixture.server.folder, 'secret'), join(folder, 'link'));
+    await symlink(fixture.server.folder, join(folder, 'linked'));
     await symlink('/dev/zero', join(folder, 'zero'));
     execFileSync('mkfifo', [join(folder, 'fifo')]);
   });
 
   const post = (path: string, body: object) =>
-    ground.ask('POST', path, { headers: json, body: Buffer.from(JSON.stringify(body)).toString('latin1') });
+    fixture.ask('POST', path, { headers: json, body: Buffer.from(JSON.stringify(body)).toString('latin1') });
 
   test('H09 a host that nobody allowed is not called, however it is written', async () => {
     for (const mx of hosts) {
@@ -84,7 +84,7 @@ describe('what scripts hand in to be sent by the whole server', () => {
     }
     const query = `mail=a%40b.example&rcpt=c%40d.example&mx=127.0.0.1&port=${port}`;
     const raw = { headers: ['Content-Type: message/rfc822'], body: 'Subject: x\r\n\r\n' };
-    assert.equal(statusOf(await ground.ask('POST', `/client/send?${query}`, raw)), 403);
+    assert.equal(statusOf(await fixture.ask('POST', `/client/send?${query}`, raw)), 403);
     assert.equal(statusOf(await post('/client/send', { route: '__proto__', envelopes: [envelope] })), 422);
     assert.equal(calls, 0);
   });
@@ -160,7 +160,7 @@ describe('what scripts hand in to be sent by the whole server', () => {
     const answer = await post('/client/queue', { envelopes: [{ ...envelope, subject: text, text }] });
     assert.equal(statusOf(answer), 202, answer.slice(-500));
     const { uid } = JSON.parse(bodyOf(answer)) as { uid: string };
-    const message = bodyOf(await ground.ask('GET', `/client/queue/${uid}/message`));
+    const message = bodyOf(await fixture.ask('GET', `/client/queue/${uid}/message`));
     assert.ok(message.includes(`\r\n\r\n${text}\r\n`), message);
   });
 });

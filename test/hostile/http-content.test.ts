@@ -8,7 +8,7 @@ import { deliver, lines } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
 import { listMessages } from '../support/mailbox-reader.js';
 import { SmtpClient } from '../support/smtp-client.js';
-import { bodyOf, examplePath, HttpGround, json } from './http-ground.js';
+import { bodyOf, examplePath, HttpFixture, json } from './http-fixture.js';
 
 const suite = suiteEnding();
 const inbox = '/store/localhost/postmaster/folders/INBOX';
@@ -42,12 +42,12 @@ const active =
   /<script(?![^>]* src="\/(?:assets\/)?[\w./-]+")|<[a-z][^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)* (?:on\w+|(?:data-)?hx-on[\w:-]*)=|(?:href|src|action)="(?:javascript|data:text|vbscript)|<iframe(?![^>]* sandbox=)/i;
 
 describe('what strangers write, on the pages of the whole server', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   let messages: readonly string[];
   before(async () => {
-    ground = await HttpGround.start(suite);
-    const port = ground.server.portOf('mx');
-    const mailbox = join(ground.server.folder, 'data', 'mail', 'localhost', 'postmaster');
+    fixture = await HttpFixture.start(suite);
+    const port = fixture.server.portOf('mx');
+    const mailbox = join(fixture.server.folder, 'data', 'mail', 'localhost', 'postmaster');
     for (const name of ['.<img src=x onerror=alert(1)>', '.&ADw-script&AD4-alert(1)', '."><svg onload=alert(1)>']) {
       for (const part of ['cur', 'new', 'tmp']) await mkdir(join(mailbox, name, part), { recursive: true });
     }
@@ -61,11 +61,13 @@ describe('what strangers write, on the pages of the whole server', () => {
     const markup = payloads.map((text) => text.replaceAll('\0', '')).join('\r\n<p>text</p>\r\n');
     await deliver(port, `Subject: html\r\nContent-Type: text/html; charset=utf-8\r\n\r\n${markup}\r\n`);
     await deliver(port, attachments);
-    messages = (await listMessages(ground.server.admin)).map(({ id }) => `${inbox}/messages/${encodeURIComponent(id)}`);
+    messages = (await listMessages(fixture.server.admin)).map(
+      ({ id }) => `${inbox}/messages/${encodeURIComponent(id)}`,
+    );
   });
 
   const page = async (path: string): Promise<string> => {
-    const answer = await ground.ask('GET', path, { headers: ['Accept: text/html'] });
+    const answer = await fixture.ask('GET', path, { headers: ['Accept: text/html'] });
     assert.equal(statusOf(answer), 200, path);
     return bodyOf(answer);
   };
@@ -98,7 +100,7 @@ describe('what strangers write, on the pages of the whole server', () => {
 
   test('H14 the HTML body is a sandboxed document without scripts, on its own and in its frame', async () => {
     for (const message of messages) {
-      const answer = await ground.ask('GET', `${message}/html`, { headers: ['Accept: text/html'] });
+      const answer = await fixture.ask('GET', `${message}/html`, { headers: ['Accept: text/html'] });
       if (statusOf(answer) === 404) continue;
       const policy = /\r\nContent-Security-Policy: ([^\r]*)/i.exec(answer)?.[1] ?? '';
       assert.match(policy, /default-src 'none'/);
@@ -112,7 +114,7 @@ describe('what strangers write, on the pages of the whole server', () => {
     for (const payload of payloads.filter((text) => !/[\0\u2028\u202e\n\t]/.test(text)).slice(0, 20)) {
       const query = encodeURIComponent(payload);
       for (const path of [`/users?q=${query}`, `/config?q=${query}`, `${inbox}?q=${query}`, `/nowhere/${query}`]) {
-        const answer = await ground.ask('GET', path, { headers: ['Accept: text/html'] });
+        const answer = await fixture.ask('GET', path, { headers: ['Accept: text/html'] });
         assert.ok([200, 400, 404, 422].includes(statusOf(answer)), `${path}: ${statusOf(answer)}`);
         assert.equal(active.exec(bodyOf(answer))?.[0], undefined, path);
       }
@@ -120,10 +122,10 @@ describe('what strangers write, on the pages of the whole server', () => {
   });
 
   test('H14 user names and hello names hold no markup', async () => {
-    const client = await SmtpClient.greeted({ port: ground.server.portOf('mx') });
+    const client = await SmtpClient.greeted({ port: fixture.server.portOf('mx') });
     for (const payload of payloads.slice(0, 15)) {
       const body = JSON.stringify({ username: `${payload}@localhost`, password: 'rye bread and cheese' });
-      const answer = await ground.ask('POST', '/users', { headers: json, body: Buffer.from(body).toString('latin1') });
+      const answer = await fixture.ask('POST', '/users', { headers: json, body: Buffer.from(body).toString('latin1') });
       assert.ok([400, 422].includes(statusOf(answer)), payload);
       if (!/[\r\n]/.test(payload)) assert.ok((await client.command(`EHLO ${payload}`)).code >= 421);
     }
@@ -131,13 +133,13 @@ describe('what strangers write, on the pages of the whole server', () => {
   });
 
   test('H13 parts that could act are saved as what cannot act, named safely and sandboxed', async () => {
-    const [first] = await listMessages(ground.server.admin);
+    const [first] = await listMessages(fixture.server.admin);
     const message = `${inbox}/messages/${encodeURIComponent(first?.id ?? '')}`;
-    const shown = (await ground.server.admin.json(message)) as { parts: { part: string; filename: string | null }[] };
+    const shown = (await fixture.server.admin.json(message)) as { parts: { part: string; filename: string | null }[] };
     const named = shown.parts.filter(({ filename }) => filename !== null);
     assert.equal(named.length, parts.length);
     for (const { part } of named) {
-      const answer = await ground.ask('GET', `${message}/parts/${part}`);
+      const answer = await fixture.ask('GET', `${message}/parts/${part}`);
       const head = answer.slice(0, answer.indexOf('\r\n\r\n'));
       assert.match(
         head,
@@ -154,10 +156,10 @@ describe('what strangers write, on the pages of the whole server', () => {
   });
 
   test('H28 every line of the log is one JSON object of at most 8 KB, whatever was in it', async () => {
-    await ground.ask('GET', `/nowhere/${'x'.repeat(7000)}?q=%1b%5b31m%0d%0aforged`, {
+    await fixture.ask('GET', `/nowhere/${'x'.repeat(7000)}?q=%1b%5b31m%0d%0aforged`, {
       headers: ['User-Agent: \x1b[31m\xe2\x80\xa8forged', 'X-Request-Id: forged\ttab'],
     });
-    const text = await ground.logged();
+    const text = await fixture.logged();
     const written = text.split('\n').filter((line) => line !== '');
     for (const line of written) {
       assert.equal(typeof JSON.parse(line), 'object');
@@ -169,15 +171,15 @@ describe('what strangers write, on the pages of the whole server', () => {
 
   test('H38 strangers add no line to the metrics and break none', async () => {
     const expose = async () =>
-      bodyOf(await ground.ask('GET', '/metrics/prometheus'))
+      bodyOf(await fixture.ask('GET', '/metrics/prometheus'))
         .trimEnd()
         .split('\n');
     const shape = /^(?:# (?:HELP|TYPE) .+|[a-zA-Z_:][\w:]*(?:\{(?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*",?)*\})? \S+)$/;
-    await Promise.all([ground.ask('GET', '/nowhere'), ground.ask('BREW', '/store')]);
+    await Promise.all([fixture.ask('GET', '/nowhere'), fixture.ask('BREW', '/store')]);
     const before = await expose();
     for (let n = 0; n < 50; n += 1) {
-      await ground.ask('GET', `/nowhere/${n}%22%7d`, { headers: [`User-Agent: "${n}\\n{}`] });
-      await ground.ask('GET', `/store/localhost/user${n}`);
+      await fixture.ask('GET', `/nowhere/${n}%22%7d`, { headers: [`User-Agent: "${n}\\n{}`] });
+      await fixture.ask('GET', `/store/localhost/user${n}`);
     }
     const after = await expose();
     for (const line of after) assert.match(line, shape);
@@ -190,23 +192,23 @@ describe('secrets of the configuration', () => {
   const secrets = ['planted-account', 'planted-rule'] as const;
 
   test('H26 are in no answer to anybody, in no form', async (t) => {
-    const ground = await HttpGround.start(t, {
+    const fixture = await HttpFixture.start(t, {
       http: {
         access: [{ match: '/never', username: 'scraper', password: secrets[1], realm: 'x' }],
         accounts: [{ username: 'boss', password: secrets[0], role: 'admin' }],
       },
     });
     const token = Buffer.from(`boss:${secrets[0]}`).toString('base64');
-    const gets = ground.endpoints.filter(({ method }) => method === 'GET');
+    const gets = fixture.endpoints.filter(({ method }) => method === 'GET');
     for (const { path } of gets) {
       for (const accept of ['text/html', 'application/json', 'text/plain', '*/*']) {
         const headers = [`Authorization: Basic ${token}`, `Accept: ${accept}`];
-        const answer = await ground.ask('GET', examplePath(path), { as: null, headers });
+        const answer = await fixture.ask('GET', examplePath(path), { as: null, headers });
         assert.ok(statusOf(answer) < 500, path);
         for (const secret of [...secrets, token]) assert.ok(!answer.includes(secret), `${path} as ${accept}`);
       }
     }
-    const logged = await ground.logged();
+    const logged = await fixture.logged();
     for (const secret of [...secrets, token]) assert.ok(!logged.includes(secret));
   });
 });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { statusOf } from '../core/http/raw-exchange.js';
 import { suiteEnding } from '../support/ending.js';
-import { bodyOf, examplePath, HttpGround, json, parameters } from './http-ground.js';
+import { bodyOf, examplePath, HttpFixture, json, parameters } from './http-fixture.js';
 
 const suite = suiteEnding();
 
@@ -51,27 +51,27 @@ const foreign: Readonly<Record<string, string>> = {
 };
 
 describe('names in paths of the whole server', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   let tree: string;
   before(async () => {
-    ground = await HttpGround.start(suite);
-    tree = await ground.tree();
+    fixture = await HttpFixture.start(suite);
+    tree = await fixture.tree();
   });
 
   /** Asks every endpoint with this name in place of each of its parameters in turn. */
   async function askAll(name: string, expected: (status: number, path: string) => boolean): Promise<void> {
     let asked = 0;
-    for (const { method, path } of ground.endpoints) {
+    for (const { method, path } of fixture.endpoints) {
       for (const parameter of parameters(path)) {
         const target = examplePath(path, { [parameter]: name });
-        const answer = await ground.ask(method, target, { headers: json, body: method === 'GET' ? '' : '{}' });
+        const answer = await fixture.ask(method, target, { headers: json, body: method === 'GET' ? '' : '{}' });
         assert.ok(expected(statusOf(answer), path), `${method} ${target.slice(0, 200)}: ${answer.slice(0, 300)}`);
         assert.doesNotMatch(answer, /ENOENT|EINVAL|ERR_INVALID|\/tmp\/|root:x:/);
         asked += 1;
       }
     }
     assert.ok(asked > 10);
-    assert.equal(await ground.tree(), tree);
+    assert.equal(await fixture.tree(), tree);
   }
 
   for (const [title, name] of Object.entries(unreadable)) {
@@ -89,31 +89,31 @@ describe('names in paths of the whole server', () => {
   }
 
   test('H03 a path over 8 KB is 414, one over 16 KB 431', async () => {
-    assert.equal(statusOf(await ground.ask('GET', `/store/${'a'.repeat(9000)}`)), 414);
-    assert.equal(statusOf(await ground.ask('GET', `/store/${'a'.repeat(17_000)}`)), 431);
+    assert.equal(statusOf(await fixture.ask('GET', `/store/${'a'.repeat(9000)}`)), 414);
+    assert.equal(statusOf(await fixture.ask('GET', `/store/${'a'.repeat(17_000)}`)), 431);
   });
 
   test('H01 an empty name is another address', async () => {
     for (const target of ['/store//postmaster', '/store/localhost//folders', '/users//exists']) {
-      assert.ok([400, 404].includes(statusOf(await ground.ask('GET', target))), target);
+      assert.ok([400, 404].includes(statusOf(await fixture.ask('GET', target))), target);
     }
   });
 
   test('H05 other mailboxes are 404, and a domain is the same in any case', async () => {
     for (const target of ['/store/elsewhere.example/postmaster', '/store/localhost/nobody']) {
-      assert.equal(statusOf(await ground.ask('GET', target)), 404, target);
+      assert.equal(statusOf(await fixture.ask('GET', target)), 404, target);
     }
     const [lower, upper] = [
-      await ground.ask('GET', '/store/localhost/postmaster'),
-      await ground.ask('GET', '/store/LocalHost/postmaster'),
+      await fixture.ask('GET', '/store/localhost/postmaster'),
+      await fixture.ask('GET', '/store/LocalHost/postmaster'),
     ];
     assert.deepEqual([statusOf(lower), statusOf(upper)], [200, 200]);
     assert.equal(bodyOf(lower), bodyOf(upper));
   });
 
   test('H04 links, folders and FIFOs in a mailbox are passed over', async () => {
-    const mailbox = join(ground.server.folder, 'data', 'mail', 'localhost', 'postmaster');
-    const secret = join(ground.server.folder, 'secret');
+    const mailbox = join(fixture.server.folder, 'data', 'mail', 'localhost', 'postmaster');
+    const secret = join(fixture.server.folder, 'secret');
     await writeFile(secret, 'Subject: planted-secret\r\n\r\nplanted-secret\r\n');
     await symlink(secret, join(mailbox, 'cur', '1.link.host:2,S'));
     await symlink('/nowhere', join(mailbox, 'new', '2.dangling.host'));
@@ -123,23 +123,23 @@ describe('names in paths of the whole server', () => {
     await symlink('/dev/zero', join(mailbox, 'cur', '5.device.host:2,S'));
     const folders = '/store/localhost/postmaster/folders';
     for (const target of [folders, `${folders}/INBOX`, `${folders}/INBOX/properties`]) {
-      const answer = await ground.ask('GET', target);
+      const answer = await fixture.ask('GET', target);
       assert.equal(statusOf(answer), 200, target);
       assert.doesNotMatch(answer, /planted-secret|1\.link|2\.dangling|3\.folder|4\.fifo|5\.device|passwd/);
     }
     const names = ['1.link.host', '2.dangling.host', '3.folder.host', '4.fifo.host', '5.device.host'];
     const messages = names.flatMap((name) => [name, `${name}/raw`].map((path) => `${folders}/INBOX/messages/${path}`));
     for (const target of [`${folders}/Linked`, ...messages]) {
-      const answer = await ground.ask('GET', target);
+      const answer = await fixture.ask('GET', target);
       assert.equal(statusOf(answer), 404, target);
       assert.doesNotMatch(answer, /planted-secret/);
     }
   });
 
   test('H04 a folder that is swapped for a link ten thousand times is never read through', async () => {
-    const mailbox = join(ground.server.folder, 'data', 'mail', 'localhost', 'postmaster');
+    const mailbox = join(fixture.server.folder, 'data', 'mail', 'localhost', 'postmaster');
     const [own, elsewhere, link, aside] = ['.Swap', 'elsewhere', 'link', 'aside'].map((name) =>
-      join(name.startsWith('.') ? mailbox : ground.server.folder, name),
+      join(name.startsWith('.') ? mailbox : fixture.server.folder, name),
     ) as [string, string, string, string];
     const name = '1700000000.M1P1.host';
     for (const [folder, subject] of [
@@ -166,7 +166,7 @@ describe('names in paths of the whole server', () => {
     const seen = new Set<number>();
     while (work.swaps < 10_000) {
       for (const target of [folder, `${folder}/messages/${name}`, `${folder}/messages/${name}/raw`]) {
-        const text = await ground.ask('GET', target);
+        const text = await fixture.ask('GET', target);
         seen.add(statusOf(text));
         assert.doesNotMatch(text, /planted-secret/, target);
         work.answered();

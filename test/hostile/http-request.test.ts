@@ -7,7 +7,7 @@ import { basic } from '../core/http/opened-shell.js';
 import { rawExchange, statusOf } from '../core/http/raw-exchange.js';
 import { suiteEnding } from '../support/ending.js';
 import { deliver } from '../support/delivery.js';
-import { examplePath, HttpGround, json } from './http-ground.js';
+import { examplePath, HttpFixture, json } from './http-fixture.js';
 import { until } from '../support/until.js';
 import { smuggling } from './http-smuggling.js';
 
@@ -36,33 +36,33 @@ const hostileJson: Readonly<Record<string, string>> = {
 };
 
 describe('requests to the whole server that are not what they seem', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   before(async () => {
-    ground = await HttpGround.start(suite, { http: { limits: { headersSeconds: 1, requestSeconds: 2 } } });
+    fixture = await HttpFixture.start(suite, { http: { limits: { headersSeconds: 1, requestSeconds: 2 } } });
   });
 
   /** What a dump of the process is made by takes no body. */
   const withBody = () =>
-    ground.endpoints.filter(({ method, path }) => /^(?:POST|PUT|PATCH)$/.test(method) && !path.startsWith('/system/'));
+    fixture.endpoints.filter(({ method, path }) => /^(?:POST|PUT|PATCH)$/.test(method) && !path.startsWith('/system/'));
 
   for (const [name, body] of Object.entries(hostileJson)) {
     test(`H31 ${name} as JSON is refused by every endpoint, and changes nothing`, async () => {
-      const tree = await ground.tree();
+      const tree = await fixture.tree();
       for (const { method, path } of withBody()) {
-        const answer = await ground.ask(method, examplePath(path), { headers: json, body });
+        const answer = await fixture.ask(method, examplePath(path), { headers: json, body });
         assert.ok(
           [400, 404, 409, 413, 415, 422].includes(statusOf(answer)),
           `${method} ${path}: ${answer.slice(0, 200)}`,
         );
       }
-      assert.equal(await ground.tree(), tree);
+      assert.equal(await fixture.tree(), tree);
       assert.equal(Object.hasOwn(Object.prototype, 'admin'), false);
     });
   }
 
   test('H31 a body over the limit is 413 before it is sent', async () => {
     const head = ['POST /users HTTP/1.1', 'Host: localhost', authorization, ...json, 'Content-Length: 999999999', ''];
-    const answer = await rawExchange(ground.port, `${head.join('\r\n')}\r\n`);
+    const answer = await rawExchange(fixture.port, `${head.join('\r\n')}\r\n`);
     assert.equal(statusOf(answer), 413);
   });
 
@@ -72,7 +72,7 @@ describe('requests to the whole server that are not what they seem', () => {
     const others = ['cursor=junk', 'cursor=%00', 'order=sideways', 'sort=__proto__', 'page=-1', 'nothing=1'];
     for (const path of lists) {
       for (const query of [...queries, ...others, 'limit=1&limit=2']) {
-        const status = statusOf(await ground.ask('GET', `${path}?${query}`));
+        const status = statusOf(await fixture.ask('GET', `${path}?${query}`));
         assert.ok([400, 422].includes(status), `${path}?${query}: ${status}`);
       }
     }
@@ -82,7 +82,7 @@ describe('requests to the whole server that are not what they seem', () => {
   for (const [name, [headers, body]] of Object.entries(smuggling(hidden))) {
     test(`H34 ${name} is one 400 and the end`, async () => {
       const head = ['POST /users HTTP/1.1', 'Host: localhost', authorization, ...json, ...headers].join('\r\n');
-      const answer = await rawExchange(ground.port, `${head}\r\n\r\n${body}`);
+      const answer = await rawExchange(fixture.port, `${head}\r\n\r\n${body}`);
       assert.equal(statusOf(answer), 400, answer.slice(0, 200));
       assert.equal(answer.split('HTTP/1.1 ').length - 1, 1);
     });
@@ -94,9 +94,9 @@ describe('requests to the whole server that are not what they seem', () => {
       `POST /users HTTP/1.1\r\nHost: localhost\r\n${authorization}\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{`,
     ];
     const [head, body, many] = await Promise.all([
-      ...slow.map((text) => rawExchange(ground.port, text)),
+      ...slow.map((text) => rawExchange(fixture.port, text)),
       rawExchange(
-        ground.port,
+        fixture.port,
         `${'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(9999)}GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`,
       ),
     ]);
@@ -108,7 +108,7 @@ describe('requests to the whole server that are not what they seem', () => {
   });
 
   test('H12 an upload that is slow is 408, and nothing of it stays', async () => {
-    const tree = await ground.tree();
+    const tree = await fixture.tree();
     const store = '/store/localhost/postmaster';
     const form = 'multipart/form-data; boundary=b';
     const began = '--b\r\nContent-Disposition: form-data; name="files"; filename="../../x"\r\n\r\nx';
@@ -120,12 +120,12 @@ describe('requests to the whole server that are not what they seem', () => {
           [`${store}/drafts`, form, began],
         ] as const
       ).map(([path, type, body]) =>
-        ground.ask('POST', path, { headers: [`Content-Type: ${type}`, 'Content-Length: 100000'], body }),
+        fixture.ask('POST', path, { headers: [`Content-Type: ${type}`, 'Content-Length: 100000'], body }),
       ),
     );
     for (const answer of answers) assert.ok([408, 415].includes(statusOf(answer)), answer.slice(0, 300));
     assert.ok(answers.filter((answer) => statusOf(answer) === 408).length >= 2);
-    await until('nothing of them', async () => ((await ground.tree()) === tree ? true : undefined));
+    await until('nothing of them', async () => ((await fixture.tree()) === tree ? true : undefined));
   });
 
   test('H36 a form leads to another site by no field and no header', async () => {
@@ -134,14 +134,14 @@ describe('requests to the whole server that are not what they seem', () => {
     for (const place of places) {
       const body = `username=nobody%40localhost&password=x&next=${encodeURIComponent(place)}`;
       const headers = [...form, `Referer: ${place}`, 'Sec-Fetch-Site: same-origin'];
-      const answer = await ground.ask('POST', '/users/authenticate', { headers, body });
+      const answer = await fixture.ask('POST', '/users/authenticate', { headers, body });
       assert.doesNotMatch(answer, /\r\n(?:Location|HX-Redirect|Refresh): (?!\/[^/\\])/i, place);
     }
   });
 
   test('H39 SMTP on the HTTP port is one 400 and the end', async () => {
     for (const text of ['EHLO localhost\r\n', 'MAIL FROM:<a@b>\r\nDATA\r\n', '\x16\x03\x01\x00\xa5\x01']) {
-      const answer = await rawExchange(ground.port, text);
+      const answer = await rawExchange(fixture.port, text);
       assert.equal(statusOf(answer), 400, text);
       assert.equal(answer.split('HTTP/1.1 ').length - 1, 1);
     }
@@ -156,12 +156,12 @@ describe('more HTTP connections than there may be', () => {
     const maxConnections = Math.floor(count / 5);
     // One client, which may have them all but those that are reserved.
     const limits = { maxConnections, connectionsPerClient: 100_000, exemptLoopback: false };
-    const ground = await HttpGround.start(t, { http: { limits } });
+    const fixture = await HttpFixture.start(t, { http: { limits } });
     const request = 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n';
     let answered = 0;
     let ended = 0;
     const idle = Array.from({ length: count }, () => {
-      const socket = connect(ground.port, '127.0.0.1');
+      const socket = connect(fixture.port, '127.0.0.1');
       socket.on('error', () => undefined).once('data', () => (answered += 1));
       socket.once('close', () => (ended += 1)).write(request);
       return socket;
@@ -176,17 +176,17 @@ describe('more HTTP connections than there may be', () => {
       `${kept} kept, ${answered} answered`,
     );
     const began = performance.now();
-    await deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
+    await deliver(fixture.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
     assert.ok(performance.now() - began < 5000);
     for (const socket of idle) socket.destroy();
     await until('an answer', async () =>
-      (await ground.ask('GET', '/health').catch(() => '')).includes('"status":"UP"') ? true : undefined,
+      (await fixture.ask('GET', '/health').catch(() => '')).includes('"status":"UP"') ? true : undefined,
     );
   });
 
   test('H35 are closed, and mail comes in all the same', async (t) => {
-    const ground = await HttpGround.start(t, { http: { limits: { maxConnections: 5 } } });
-    const idle = Array.from({ length: 50 }, () => connect(ground.port, '127.0.0.1'));
+    const fixture = await HttpFixture.start(t, { http: { limits: { maxConnections: 5 } } });
+    const idle = Array.from({ length: 50 }, () => connect(fixture.port, '127.0.0.1'));
     const ended = idle.map(
       (socket) =>
         new Promise<void>((resolve) => {
@@ -194,11 +194,11 @@ describe('more HTTP connections than there may be', () => {
         }),
     );
     await Promise.race(ended);
-    await deliver(ground.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
+    await deliver(fixture.server.portOf('mx'), 'Subject: through\r\n\r\nall the same\r\n');
     for (const socket of idle) socket.destroy();
     await Promise.all(ended);
     await until('an answer', async () =>
-      (await ground.ask('GET', '/health').catch(() => '')).includes('"status":"UP"') ? true : undefined,
+      (await fixture.ask('GET', '/health').catch(() => '')).includes('"status":"UP"') ? true : undefined,
     );
   });
 });

@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test';
 import { statusOf } from '../core/http/raw-exchange.js';
 import { deliver, lines } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
-import { bodyOf, HttpGround, json } from './http-ground.js';
+import { bodyOf, HttpFixture, json } from './http-fixture.js';
 
 interface Item {
   readonly key: string;
@@ -15,16 +15,16 @@ interface Item {
 const suite = suiteEnding();
 
 describe('calls of the whole server about itself', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   before(async () => {
     const logs = { maxSearchBytes: 16 * 1024 ** 2 };
-    ground = await HttpGround.start(suite, { rest: { plugins: { monitoring: { logs } } } });
+    fixture = await HttpFixture.start(suite, { rest: { plugins: { monitoring: { logs } } } });
   });
-  const dumps = () => join(ground.server.folder, 'data', 'heapdumps');
-  const post = (path: string, body = '{}') => ground.ask('POST', path, { headers: json, body });
+  const dumps = () => join(fixture.server.folder, 'data', 'heapdumps');
+  const post = (path: string, body = '{}') => fixture.ask('POST', path, { headers: json, body });
 
   test('H27 a heap dump goes nowhere but into its folder, whatever is asked for', async () => {
-    const outside = join(ground.server.folder, 'outside');
+    const outside = join(fixture.server.folder, 'outside');
     for (const body of [`{"file":"${outside}"}`, '{"path":"../x"}', '{"dir":"/tmp"}']) {
       // What an endpoint without a body is sent is nothing that it reads.
       const answer = await post(`/system/heapdump?file=${encodeURIComponent(outside)}`, body);
@@ -55,10 +55,10 @@ describe('calls of the whole server about itself', () => {
     assert.equal((await lstat(join(dumps(), file))).mode & 0o777, 0o600);
     for (const name of ['..%2f..%2fpostern.json5', 'heap.heapsnapshot', '%2fetc%2fpasswd', `${file}%00`]) {
       for (const method of ['GET', 'DELETE']) {
-        assert.ok([400, 404].includes(statusOf(await ground.ask(method, `/system/heapdumps/${name}`))), name);
+        assert.ok([400, 404].includes(statusOf(await fixture.ask(method, `/system/heapdumps/${name}`))), name);
       }
     }
-    assert.equal(statusOf(await ground.ask('DELETE', `/system/heapdumps/${file}`)), 204);
+    assert.equal(statusOf(await fixture.ask('DELETE', `/system/heapdumps/${file}`)), 204);
   });
 
   test('H28 the log is read from its own files, by parameters that are parameters', async () => {
@@ -67,7 +67,7 @@ describe('calls of the whole server about itself', () => {
     const others = ['level=loud', 'since=yesterday', 'until=1e400', 'live=maybe', `q=${'a'.repeat(3000)}`];
     for (const query of [...odd, ...places, ...others]) {
       for (const path of ['/logs', '/logs/stream']) {
-        const answer = await ground.ask('GET', `${path}?${query}`, { headers: ['Accept: application/json'] });
+        const answer = await fixture.ask('GET', `${path}?${query}`, { headers: ['Accept: application/json'] });
         assert.ok([400, 404, 406, 422].includes(statusOf(answer)), `${path}?${query}: ${statusOf(answer)}`);
         assert.doesNotMatch(answer, /root:x:|listeners:/);
       }
@@ -76,7 +76,7 @@ describe('calls of the whole server about itself', () => {
 
   test('H28 what is searched for is words, never a pattern', async () => {
     for (const words of ['(a%2B)%2B%24', '.*.*.*.*x', '%5b', '(%3f%3c!a)', '%5c']) {
-      const answer = await ground.ask('GET', `/logs?q=${words}`, { headers: ['Accept: application/json'] });
+      const answer = await fixture.ask('GET', `/logs?q=${words}`, { headers: ['Accept: application/json'] });
       assert.equal(statusOf(answer), 200);
       const { items } = JSON.parse(bodyOf(answer)) as { items: readonly { line: object }[] };
       const plain = decodeURIComponent(words).toLowerCase();
@@ -87,7 +87,7 @@ describe('calls of the whole server about itself', () => {
   });
 
   test('H28 a log of 10 GB is answered from its end, whatever is asked', async (t) => {
-    const folder = join(ground.server.folder, 'data', 'logs');
+    const folder = join(fixture.server.folder, 'data', 'logs');
     const name = 'postern-2020-01-01.log';
     const size = 10 * 1024 ** 3;
     const sparse = await open(join(folder, name), 'w');
@@ -112,7 +112,7 @@ describe('calls of the whole server about itself', () => {
     };
     for (const [query, count] of Object.entries(asked)) {
       const began = performance.now();
-      const answer = await ground.ask('GET', `/logs?${query}`, { headers: ['Accept: application/json'] });
+      const answer = await fixture.ask('GET', `/logs?${query}`, { headers: ['Accept: application/json'] });
       const took = performance.now() - began;
       t.diagnostic(`${query}: ${Math.round(took)} ms`);
       assert.equal(statusOf(answer), 200);
@@ -123,9 +123,9 @@ describe('calls of the whole server about itself', () => {
     }
   });
 
-  const file = () => join(ground.server.folder, 'postern.json5');
+  const file = () => join(fixture.server.folder, 'postern.json5');
   const largest = async (): Promise<unknown> => {
-    const answer = await ground.ask('GET', '/config', { headers: ['Accept: application/json'] });
+    const answer = await fixture.ask('GET', '/config', { headers: ['Accept: application/json'] });
     const { sections } = JSON.parse(bodyOf(answer)) as { sections: readonly { items: readonly Item[] }[] };
     return sections.flatMap(({ items }) => items).find(({ key }) => key === 'smtp.limits.messageBytes')?.value;
   };
@@ -148,7 +148,7 @@ describe('calls of the whole server about itself', () => {
       assert.equal(statusOf(answer), 422, answer.slice(0, 500));
       assert.ok(answer.length < 20_000);
       assert.equal(await largest(), before);
-      await deliver(ground.server.portOf('mx'), lines('Subject: all the same', '', 'x'));
+      await deliver(fixture.server.portOf('mx'), lines('Subject: all the same', '', 'x'));
     });
   }
 

@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test';
 import { statusOf } from '../core/http/raw-exchange.js';
 import { payloads } from '../plugins/store/xss-payloads.js';
 import { suiteEnding } from '../support/ending.js';
-import { bodyOf, HttpGround, json } from './http-ground.js';
+import { bodyOf, HttpFixture, json } from './http-fixture.js';
 
 const suite = suiteEnding();
 const mailbox = '/store/localhost/postmaster';
@@ -50,45 +50,45 @@ interface Made {
 }
 
 describe('what is written into mailboxes of the whole server', () => {
-  let ground: HttpGround;
+  let fixture: HttpFixture;
   let draftId: string;
   before(async () => {
-    ground = await HttpGround.start(suite, { smtp: { limits: { messageBytes: 1_000_000 } } });
+    fixture = await HttpFixture.start(suite, { smtp: { limits: { messageBytes: 1_000_000 } } });
     draftId = (JSON.parse(bodyOf(await post(drafts, { subject: 'before' }))) as Made).draftId;
   });
 
   const post = (path: string, body: unknown, method = 'POST') =>
-    ground.ask(method, path, { headers: json, body: Buffer.from(JSON.stringify(body)).toString('latin1') });
+    fixture.ask(method, path, { headers: json, body: Buffer.from(JSON.stringify(body)).toString('latin1') });
   const raw = (path: string, body: string, type: string, method = 'POST') =>
-    ground.ask(method, path, { headers: [`Content-Type: ${type}`], body });
+    fixture.ask(method, path, { headers: [`Content-Type: ${type}`], body });
   const leftovers = async () => {
-    const data = join(ground.server.folder, 'data');
+    const data = join(fixture.server.folder, 'data');
     return [...(await readdir(join(data, 'drafts'))), ...(await readdir(join(data, 'uploads')))];
   };
 
   for (const [name, body] of Object.entries(injections)) {
     test(`H07 ${name} is refused, and nothing of it is stripped and stored`, async () => {
-      const tree = await ground.tree();
+      const tree = await fixture.tree();
       assert.equal(statusOf(await post(drafts, body)), 422);
       assert.equal(statusOf(await post(`${drafts}/${draftId}`, body, 'PUT')), 422);
       assert.equal(statusOf(await post(`${drafts}/${draftId}/send`, body)), 422);
-      assert.equal(await ground.tree(), tree);
+      assert.equal(await fixture.tree(), tree);
     });
   }
 
   for (const [name, to] of Object.entries(recipients)) {
     test(`H08 recipients with ${name} are refused, and soon`, async () => {
-      const tree = await ground.tree();
+      const tree = await fixture.tree();
       const started = process.cpuUsage();
       assert.ok([413, 422].includes(statusOf(await post(drafts, { to }))));
       const { user } = process.cpuUsage(started);
       assert.ok(user < 1_000_000, `${user} µs`);
-      assert.equal(await ground.tree(), tree);
+      assert.equal(await fixture.tree(), tree);
     });
   }
 
   test('H07 H13 names and types of attachments that would break a field are refused', async () => {
-    const tree = await ground.tree();
+    const tree = await fixture.tree();
     const attachments = `${drafts}/${draftId}/attachments`;
     for (const name of [
       'a%0d%0aX-Evil: y',
@@ -102,7 +102,7 @@ describe('what is written into mailboxes of the whole server', () => {
       const answer = await raw(`${attachments}?filename=${name.replaceAll(' ', '%20')}`, 'x', 'text/html');
       assert.ok([400, 422].includes(statusOf(answer)), `${name}: ${answer.slice(0, 200)}`);
     }
-    assert.equal(await ground.tree(), tree);
+    assert.equal(await fixture.tree(), tree);
   });
 
   const emptyMultipart = 'multipart/form-data; boundary=b';
@@ -129,10 +129,10 @@ describe('what is written into mailboxes of the whole server', () => {
   };
   for (const [name, [path, type, body]] of Object.entries(uploads)) {
     test(`H12 ${name} is refused, and nothing of it stays`, async () => {
-      const tree = await ground.tree();
+      const tree = await fixture.tree();
       const answer = await raw(path(), body, type);
       assert.ok([400, 413, 415, 422].includes(statusOf(answer)), answer.slice(0, 300));
-      assert.equal(await ground.tree(), tree);
+      assert.equal(await fixture.tree(), tree);
       assert.deepEqual(await leftovers(), []);
     });
   }
@@ -141,16 +141,16 @@ describe('what is written into mailboxes of the whole server', () => {
     const type = 'Content-Type: message/rfc822';
     const chunks = `ffff\r\n${'x'.repeat(0xffff)}\r\n`.repeat(20);
     for (const path of [`${inbox}/messages`, drafts, `${drafts}/${draftId}/attachments?filename=x`]) {
-      const declared = await ground.ask('POST', path, { headers: [type, 'Content-Length: 99999999999'], body: 'x' });
+      const declared = await fixture.ask('POST', path, { headers: [type, 'Content-Length: 99999999999'], body: 'x' });
       assert.equal(statusOf(declared), 413, path);
-      const endless = await ground.ask('POST', path, { headers: [type, 'Transfer-Encoding: chunked'], body: chunks });
+      const endless = await fixture.ask('POST', path, { headers: [type, 'Transfer-Encoding: chunked'], body: chunks });
       assert.equal(statusOf(endless), 413, path);
     }
     assert.deepEqual(await leftovers(), []);
   });
 
   test('H12 paths in the names of files are never used', async () => {
-    const tree = join(ground.server.folder, 'data', 'x');
+    const tree = join(fixture.server.folder, 'data', 'x');
     const body = `${part('../../x', 'evil')}${part('/etc/x', 'evil')}${part('..\\\\x', 'evil')}--b--\r\n`;
     const answer = await raw(`${drafts}/${draftId}/attachments`, body, emptyMultipart);
     assert.equal(statusOf(answer), 201, answer);
@@ -167,20 +167,20 @@ describe('what is written into mailboxes of the whole server', () => {
       assert.equal(statusOf(answer), 201, answer);
       const place = /\r\nLocation: (\S+)/i.exec(answer)?.[1] ?? '';
       assert.match(place, /^\/store\/localhost\/postmaster\/folders\/INBOX\/messages\/[\w.%=-]+$/);
-      const stored = await ground.ask('GET', place, { headers: ['Accept: message/rfc822'] });
+      const stored = await fixture.ask('GET', place, { headers: ['Accept: message/rfc822'] });
       assert.equal(bodyOf(stored), Buffer.from(text).toString('latin1'));
     }
   });
 
   const names = ['INBOX', 'inbox', 'cur', '..', '.', 'a.b', 'a/b', '~x', '', ' ', 'x\u202ey', 'a\0b', 'Sent', 'sent'];
   test('H06 folders are not made with names that are taken, reserved or none', async () => {
-    const tree = await ground.tree();
+    const tree = await fixture.tree();
     for (const name of [...names, 'x'.repeat(300), 'e\u0301'.repeat(120)]) {
       const status = statusOf(await post(`${mailbox}/folders`, { name }));
       if (status === 201) {
         // What other programs keep in folders of their own is only a name among the mailbox's.
         assert.ok(['cur', 'Sent'].includes(name), name);
-        assert.equal(statusOf(await ground.ask('DELETE', `${mailbox}/folders/${name}`)), name === 'cur' ? 200 : 403);
+        assert.equal(statusOf(await fixture.ask('DELETE', `${mailbox}/folders/${name}`)), name === 'cur' ? 200 : 403);
       } else assert.ok([400, 409, 422].includes(status), `${JSON.stringify(name)}: ${status}`);
     }
     assert.notEqual(tree, '');
@@ -189,7 +189,7 @@ describe('what is written into mailboxes of the whole server', () => {
   test('H06 a folder is not moved into itself nor onto another, and special ones stay', async () => {
     for (const name of ['One', 'Two']) assert.equal(statusOf(await post(`${mailbox}/folders`, { name })), 201);
     assert.equal(statusOf(await post(`${mailbox}/folders`, { name: 'Child', parent: 'One' })), 201);
-    const tree = await ground.tree();
+    const tree = await fixture.tree();
     const folders = `${mailbox}/folders`;
     const attempts: readonly (readonly [path: string, body: object, method?: string])[] = [
       ['One/move', { destinationParent: 'One' }],
@@ -208,10 +208,10 @@ describe('what is written into mailboxes of the whole server', () => {
       assert.ok([400, 403, 404, 409, 422].includes(status), `${path} ${JSON.stringify(body)}: ${status}`);
     }
     for (const name of ['INBOX', 'One']) {
-      const status = statusOf(await ground.ask('DELETE', `${folders}/${name}`, { headers: json, body: '{}' }));
+      const status = statusOf(await fixture.ask('DELETE', `${folders}/${name}`, { headers: json, body: '{}' }));
       assert.ok([403, 409].includes(status), `${name}: ${status}`);
     }
-    assert.equal(await ground.tree(), tree);
+    assert.equal(await fixture.tree(), tree);
   });
 
   const bulk: Readonly<Record<string, object>> = {
@@ -223,9 +223,9 @@ describe('what is written into mailboxes of the whole server', () => {
   };
   for (const [path, body] of Object.entries(bulk)) {
     test(`H32 a million ids, odd ids and no ids at ${path} change nothing`, async () => {
-      const tree = await ground.tree();
+      const tree = await fixture.tree();
       const million = ['Content-Length: 4000000', ...json];
-      assert.equal(statusOf(await ground.ask('POST', `${mailbox}/${path}`, { headers: million, body: '{"' })), 413);
+      assert.equal(statusOf(await fixture.ask('POST', `${mailbox}/${path}`, { headers: million, body: '{"' })), 413);
       const selectors: readonly (readonly [selector: object, status: number])[] = [
         [{ messageIds: Array.from({ length: 10_001 }, (_, n) => `${n}.x`) }, 413],
         [{ messageIds: [] }, 422],
@@ -245,7 +245,7 @@ describe('what is written into mailboxes of the whole server', () => {
         const answer = await post(`${mailbox}/${path}`, { ...body, ...selector });
         assert.equal(statusOf(answer), status, `${JSON.stringify(selector).slice(0, 100)}: ${answer.slice(-300)}`);
       }
-      assert.equal(await ground.tree(), tree);
+      assert.equal(await fixture.tree(), tree);
     });
   }
 
@@ -268,7 +268,7 @@ describe('what is written into mailboxes of the whole server', () => {
   test('H37 a hundred changes and attachments of one draft at once lose nothing, and it is discarded once', async () => {
     const made = JSON.parse(bodyOf(await post(drafts, { subject: 'race' }))) as Made;
     const path = `${drafts}/${made.draftId}`;
-    const { admin } = ground.server;
+    const { admin } = fixture.server;
     const headers = { 'Content-Type': 'application/octet-stream' };
     const tasks = Array.from({ length: 100 }, (_, n) =>
       n % 2 === 0
@@ -280,12 +280,12 @@ describe('what is written into mailboxes of the whole server', () => {
       statuses.filter((status, n) => status !== (n % 2 === 0 ? 201 : 200)),
       [],
     );
-    const after = JSON.parse(bodyOf(await ground.ask('GET', path))) as {
+    const after = JSON.parse(bodyOf(await fixture.ask('GET', path))) as {
       attachments: readonly { filename: string }[];
     };
     const expected = Array.from({ length: 50 }, (_, n) => `f${n * 2}`);
     assert.deepEqual(after.attachments.map(({ filename }) => filename).toSorted(), expected.toSorted());
-    const gone = await Promise.all(Array.from({ length: 5 }, () => ground.ask('DELETE', path)));
+    const gone = await Promise.all(Array.from({ length: 5 }, () => fixture.ask('DELETE', path)));
     assert.deepEqual(
       gone.map(statusOf).toSorted((a, b) => a - b),
       [200, 404, 404, 404, 404],
@@ -294,7 +294,7 @@ describe('what is written into mailboxes of the whole server', () => {
   });
 
   test('H37 the same key twice makes one draft, and another payload under it is 422', async () => {
-    const keyed = (body: string) => ground.ask('POST', drafts, { headers: [...json, 'Idempotency-Key: same'], body });
+    const keyed = (body: string) => fixture.ask('POST', drafts, { headers: [...json, 'Idempotency-Key: same'], body });
     const answers = await Promise.all(Array.from({ length: 5 }, () => keyed('{"subject":"once"}')));
     assert.ok(answers.every((answer) => [201, 409].includes(statusOf(answer))));
     const ids = answers

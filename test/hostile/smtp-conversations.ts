@@ -1,4 +1,4 @@
-import type { ListenerName, Step } from './smtp-ground.js';
+import type { ListenerName, Step } from './smtp-fixture.js';
 
 /** One row of the table of hostile commands: what is said on a greeted session, and what must come back. */
 export interface Conversation {

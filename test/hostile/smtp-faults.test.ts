@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../support/ending.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { faultyPlugin } from './faulty-plugin.js';
-import { header, SmtpGround } from './smtp-ground.js';
+import { header, SmtpFixture } from './smtp-fixture.js';
 
 const suite = suiteEnding();
 const faults = ['throws-enospc', 'rejects-eio', 'throws-emfile', 'rejects-erofs', 'never', 'odd', 'nothing'];
@@ -13,7 +13,7 @@ const temporary = /^4[25]1 4\.3\.\d (?!.*(?:srv|secret|ENOSPC|EIO|EMFILE|EROFS))
 const plain = (name: string) => `AUTH PLAIN ${Buffer.from(`\0${name}\0x`).toString('base64')}`;
 
 describe('faults of our own against the whole server', () => {
-  let ground: SmtpGround;
+  let fixture: SmtpFixture;
   before(async () => {
     const listeners = [
       { mode: 'mx', port: 0 },
@@ -22,7 +22,7 @@ describe('faults of our own against the whole server', () => {
       ...faults.map((fault) => ({ name: `connect.${fault}`, mode: 'mx', port: 0 })),
     ];
     const limits = { deliverySeconds: 1, authDelaySeconds: [], authFailures: 1000, errors: 1000 };
-    ground = await SmtpGround.start(suite, { listeners, limits }, { sitePlugins: ['./faulty.js'] }, (folder) =>
+    fixture = await SmtpFixture.start(suite, { listeners, limits }, { sitePlugins: ['./faulty.js'] }, (folder) =>
       writeFile(join(folder, 'faulty.js'), faultyPlugin),
     );
   });
@@ -31,26 +31,26 @@ describe('faults of our own against the whole server', () => {
   async function goesOn(client: SmtpClient): Promise<void> {
     assert.equal(client.unread, '');
     client.close();
-    await ground.assertAlive();
+    await fixture.assertAlive();
   }
 
   for (const fault of faults) {
     test(`S27 a hook that ${fault} is temporary at each stage, and names no path`, async () => {
-      const connected = await SmtpClient.connect({ port: ground.server.portOf(`connect.${fault}`) });
+      const connected = await SmtpClient.connect({ port: fixture.server.portOf(`connect.${fault}`) });
       assert.match((await connected.readReply()).raw, temporary);
       await connected.waitForEnd();
       await goesOn(connected);
 
-      const hello = await ground.connect();
+      const hello = await fixture.connect();
       await hello.readReply();
       assert.match((await hello.command(`EHLO ehlo.${fault}`)).raw, temporary);
       await goesOn(hello);
 
-      const submission = await ground.greeted('submission');
+      const submission = await fixture.greeted('submission');
       assert.match((await submission.command(plain(`auth.${fault}@localhost`))).raw, temporary);
       await goesOn(submission);
 
-      const client = await ground.greeted();
+      const client = await fixture.greeted();
       assert.match((await client.command(`MAIL FROM:<mailfrom.${fault}@sender.example>`)).raw, temporary);
       assert.equal((await client.command('MAIL FROM:<a@sender.example>')).code, 250);
       assert.match((await client.command(`RCPT TO:<rcptto.${fault}@localhost>`)).raw, temporary);
@@ -59,12 +59,12 @@ describe('faults of our own against the whole server', () => {
     });
 
     test(`S27 a message whose hook or delivery ${fault} is temporary, and nothing of it is stored`, async () => {
-      const stored = (await ground.stored()).length;
-      const spooled = await ground.spooled();
+      const stored = (await fixture.stored()).length;
+      const spooled = await fixture.spooled();
       for (const stage of ['message', 'deliver', 'start', 'body', 'commit']) {
         // A step of a delivery answers with nothing when all is well.
         if (['odd', 'nothing'].includes(fault) && !['message', 'deliver'].includes(stage)) continue;
-        const client = await ground.greeted();
+        const client = await fixture.greeted();
         const replies = await client.pipeline([
           `MAIL FROM:<${stage}.${fault}@sender.example>`,
           'RCPT TO:<postmaster@localhost>',
@@ -74,23 +74,23 @@ describe('faults of our own against the whole server', () => {
         assert.match((await client.data(`${header}x`)).raw, temporary, stage);
         await goesOn(client);
       }
-      assert.equal((await ground.stored()).length, stored);
+      assert.equal((await fixture.stored()).length, stored);
       // What a delivery that never ends may still be reading is kept for it.
-      if (fault !== 'never') assert.equal(await ground.spooled(), spooled);
+      if (fault !== 'never') assert.equal(await fixture.spooled(), spooled);
     });
   }
 });
 
 describe('LMTP against the whole server', () => {
-  let ground: SmtpGround;
+  let fixture: SmtpFixture;
   before(async () => {
-    ground = await SmtpGround.start(suite, { limits: { messageBytes: 10_000 } });
-    await ground.addUser('anna@localhost');
+    fixture = await SmtpFixture.start(suite, { limits: { messageBytes: 10_000 } });
+    await fixture.addUser('anna@localhost');
   });
   const recipients = ['postmaster', 'anna', 'nobody', 'postmaster', 'ANNA'];
 
   test('S28 answers once for each recipient that it took, the same one twice included', async () => {
-    const client = await ground.greeted('lmtp');
+    const client = await fixture.greeted('lmtp');
     const replies = await client.pipeline([
       'MAIL FROM:<a@sender.example>',
       ...recipients.map((name) => `RCPT TO:<${name}@localhost>`),
@@ -106,12 +106,12 @@ describe('LMTP against the whole server', () => {
       [250, 250, 250, 250],
     );
     assert.equal((await client.command('NOOP')).code, 250);
-    assert.equal((await ground.stored()).filter((file) => file.includes('one each')).length, 2);
+    assert.equal((await fixture.stored()).filter((file) => file.includes('one each')).length, 2);
     client.close();
   });
 
   test('S28 has no DATA without a recipient, and no EHLO', async () => {
-    const client = await ground.connect('lmtp');
+    const client = await fixture.connect('lmtp');
     await client.readReply();
     for (const hello of ['EHLO', 'HELO']) assert.equal((await client.command(`${hello} c.example`)).code, 500);
     await client.command('LHLO c.example');
@@ -122,9 +122,9 @@ describe('LMTP against the whole server', () => {
   });
 
   test('S28 refuses what is too large for each recipient, and reads none of it as commands', async () => {
-    const stored = (await ground.stored()).length;
-    const client = await ground.greeted('lmtp');
-    await ground.toData(client, 'postmaster@localhost', 'anna@localhost', 'postmaster@localhost');
+    const stored = (await fixture.stored()).length;
+    const client = await fixture.greeted('lmtp');
+    await fixture.toData(client, 'postmaster@localhost', 'anna@localhost', 'postmaster@localhost');
     const line = `${'x'.repeat(98)}\r\n`;
     client.write(`${header}${line.repeat(105)}MAIL FROM:<evil@sender.example>\r\n.\r\nNOOP\r\n`);
     assert.deepEqual(
@@ -132,7 +132,7 @@ describe('LMTP against the whole server', () => {
       [552, 552, 552, 250],
     );
     assert.equal(client.unread, '');
-    assert.equal((await ground.stored()).length, stored);
+    assert.equal((await fixture.stored()).length, stored);
     client.close();
   });
 });

@@ -5,16 +5,16 @@ import { suiteEnding } from '../support/ending.js';
 import { behindTrace, listMessages, rawMessage } from '../support/mailbox-reader.js';
 import { hugeHeaders, mimeBombs, oddHeaders } from './mime-bombs.js';
 import { nonEndings, smuggledTo } from './smuggling.js';
-import { header, SmtpGround } from './smtp-ground.js';
+import { header, SmtpFixture } from './smtp-fixture.js';
 
 const suite = suiteEnding();
 
 const smuggled = smuggledTo('postmaster@localhost');
 
 describe('hostile messages against the whole server', () => {
-  let ground: SmtpGround;
+  let fixture: SmtpFixture;
   before(async () => {
-    ground = await SmtpGround.start(suite);
+    fixture = await SmtpFixture.start(suite);
     // Templates are made at their first use; that is no work for what comes in.
     await exchange(`${header}.\r\n`);
     await everyView();
@@ -31,14 +31,14 @@ describe('hostile messages against the whole server', () => {
 
   /** Sends the wire text; returns code and status of the answer and what has been stored by it, without the trace header. */
   async function exchange(wire: string): Promise<{ readonly said: string; readonly added: readonly string[] }> {
-    const before = new Set(await ground.stored());
-    const client = await ground.atData();
-    const { code, status, raw } = await watched(() => ground.send(client, wire));
+    const before = new Set(await fixture.stored());
+    const client = await fixture.atData();
+    const { code, status, raw } = await watched(() => fixture.send(client, wire));
     assert.doesNotMatch(raw, /\/tmp|data\/|Error/);
     assert.equal((await client.command('NOOP')).code, 250, 'the session goes on, and nothing is left in it');
     assert.equal(client.unread, '');
     client.close();
-    const added = (await ground.stored()).filter((file) => !before.has(file));
+    const added = (await fixture.stored()).filter((file) => !before.has(file));
     return {
       said: `${code} ${status}`,
       added: added.map((file) => behindTrace(Buffer.from(file, 'latin1')).toString('latin1')),
@@ -88,12 +88,12 @@ describe('hostile messages against the whole server', () => {
   });
 
   test('S15 a first line of two dots in a segment of its own is text', async () => {
-    const client = await ground.atData();
+    const client = await fixture.atData();
     client.write('..');
     await new Promise((resolve) => setImmediate(resolve));
-    const before = new Set(await ground.stored());
-    assert.equal((await ground.send(client, `\r\n${smuggled}\r\n.\r\n`)).code, 250);
-    const added = (await ground.stored()).filter((file) => !before.has(file));
+    const before = new Set(await fixture.stored());
+    assert.equal((await fixture.send(client, `\r\n${smuggled}\r\n.\r\n`)).code, 250);
+    const added = (await fixture.stored()).filter((file) => !before.has(file));
     assert.equal(added.length, 1);
     assert.ok(added[0]?.endsWith(`\n.\r\n${smuggled}\r\n`));
     client.close();
@@ -136,13 +136,13 @@ describe('hostile messages against the whole server', () => {
   }
 
   test('S30 S31 every message is still in the list', async () => {
-    assert.equal((await listMessages(ground.server.admin)).length, (await ground.stored()).length);
-    await ground.assertAlive();
+    assert.equal((await listMessages(fixture.server.admin)).length, (await fixture.stored()).length);
+    await fixture.assertAlive();
   });
 
   /** Looks at the newest message as a page in each view, as JSON and raw; none of it holds up others. */
   async function everyView(): Promise<void> {
-    const { admin } = ground.server;
+    const { admin } = fixture.server;
     const [newest] = await listMessages(admin);
     assert.ok(newest !== undefined);
     const path = `/store/localhost/postmaster/folders/INBOX/messages/${encodeURIComponent(newest.id)}`;

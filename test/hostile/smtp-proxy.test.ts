@@ -5,14 +5,14 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { atEnd, suiteEnding } from '../support/ending.js';
-import { header, SmtpGround } from './smtp-ground.js';
+import { header, SmtpFixture } from './smtp-fixture.js';
 
 const suite = suiteEnding();
 type Verb = 'connect' | 'mail' | 'rcpt' | 'data' | 'dot';
 const usual: Readonly<Record<Verb, string>> = { connect: '220', mail: '250', rcpt: '250', data: '354', dot: '250' };
 
 describe('a server behind the proxy that means harm', () => {
-  let ground: SmtpGround;
+  let fixture: SmtpFixture;
   let port: number;
   /** What it answers to one verb: a code, or nothing and the end. */
   let odd: { readonly at: Verb; readonly answer: string } = { at: 'connect', answer: '220' };
@@ -50,7 +50,7 @@ describe('a server behind the proxy that means harm', () => {
     // Each case is to meet the server itself, not what is remembered of the last one.
     const host = { hosts: ['127.0.0.1'], port, tls: 'never', timeouts, breaker: { failures: 100 } };
     const rules = [{ rcpt: '.*@behind\\.example', ...host }];
-    ground = await SmtpGround.start(suite, {}, { plugins: { proxy: { rules } } });
+    fixture = await SmtpFixture.start(suite, {}, { plugins: { proxy: { rules } } });
   });
 
   const verbs = ['mail', 'rcpt', 'data', 'dot'] as const;
@@ -69,13 +69,13 @@ describe('a server behind the proxy that means harm', () => {
   for (const { at, answer } of cases) {
     test(`S35 ${answer} at ${at} is what the client gets, never a 250 of ours`, async () => {
       odd = { at, answer };
-      const client = await ground.greeted();
+      const client = await fixture.greeted();
       assert.equal((await client.command('MAIL FROM:<a@sender.example>')).code, 250);
       const rcpt = await client.command('RCPT TO:<x@behind.example>');
       const final = rcpt.code === 250 ? await client.data(`${header}x`) : rcpt;
       assert.match(final.raw, answered[answer] ?? /never/);
       client.close();
-      await ground.assertAlive();
+      await fixture.assertAlive();
     });
   }
 
@@ -84,8 +84,8 @@ describe('a server behind the proxy that means harm', () => {
     for (const rcpt of ['(?=a)b', '(a)\\1', '(']) {
       const rules = [{ rcpt, hosts: ['127.0.0.1'], port }];
       const text = JSON.stringify({ smtp: { listeners }, plugins: { proxy: { rules } } });
-      await writeFile(join(ground.server.folder, 'postern.json5'), text);
-      const { status, text: why } = await ground.server.admin.request('/config/reload', { method: 'POST', json: {} });
+      await writeFile(join(fixture.server.folder, 'postern.json5'), text);
+      const { status, text: why } = await fixture.server.admin.request('/config/reload', { method: 'POST', json: {} });
       assert.equal(status, 422, rcpt);
       assert.match(why, /postern\.json5:\d+/, 'with its place');
       assert.match(why, /rules/);

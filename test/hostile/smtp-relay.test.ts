@@ -6,7 +6,7 @@ import { atEnd, suiteEnding } from '../support/ending.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { until } from '../support/until.js';
 import { nonEndings, smuggledTo } from './smuggling.js';
-import { header, SmtpGround } from './smtp-ground.js';
+import { header, SmtpFixture } from './smtp-fixture.js';
 
 const suite = suiteEnding();
 
@@ -67,7 +67,7 @@ class NaiveSession {
 }
 
 describe('what goes on to a server that takes any line end', () => {
-  let ground: SmtpGround;
+  let fixture: SmtpFixture;
   let port: number;
   const all: Taken[] = [];
   before(async () => {
@@ -79,7 +79,7 @@ describe('what goes on to a server that takes any line end', () => {
     const routes = { naive: { mx: ['127.0.0.1'], port, tls: 'never' } };
     const rules = [{ rcpt: '.*@inline\\.example', hosts: ['127.0.0.1'], port, tls: 'never' }];
     const plugins = { 'client-queue': { routes, defaultRoute: 'naive' }, proxy: { rules } };
-    ground = await SmtpGround.start(suite, { relayNetworks: ['127.0.0.0/8'] }, { plugins });
+    fixture = await SmtpFixture.start(suite, { relayNetworks: ['127.0.0.0/8'] }, { plugins });
   });
 
   test('what is looked for would be found', async () => {
@@ -99,8 +99,8 @@ describe('what goes on to a server that takes any line end', () => {
       test(`S14 ${name} smuggles no second message to ${domain}`, async () => {
         const recipient = `x@${domain}`;
         const before = all.length;
-        const client = await ground.atData(recipient);
-        const { code } = await ground.send(client, `${header}first${ending}${smuggledTo(recipient)}\r\n.\r\n`);
+        const client = await fixture.atData(recipient);
+        const { code } = await fixture.send(client, `${header}first${ending}${smuggledTo(recipient)}\r\n.\r\n`);
         client.close();
         assert.equal(code, /\0/.test(ending) ? 554 : 250);
         if (code === 250) await until('a message', () => (all.length > before ? true : undefined));

@@ -1,6 +1,6 @@
 import type { Ending } from '../support/ending.js';
-import { HttpGround, json } from './http-ground.js';
-import { password, SmtpGround } from './smtp-ground.js';
+import { HttpFixture, json } from './http-fixture.js';
+import { password, SmtpFixture } from './smtp-fixture.js';
 
 const known = 'anna@localhost';
 const unknown = 'nobody@localhost';
@@ -23,8 +23,8 @@ export interface Questions {
 /** Servers with a user, which take as many wrong passwords as are tried. */
 export async function openQuestions(ending: Ending): Promise<Questions> {
   const rest = { plugins: { users: { attempts: { limit: 10_000 } } } };
-  const smtp = await SmtpGround.start(ending, { limits: { errors: 10_000 } }, rest);
-  const http = await HttpGround.start(ending, { rest });
+  const smtp = await SmtpFixture.start(ending, { limits: { errors: 10_000 } }, rest);
+  const http = await HttpFixture.start(ending, { rest });
   await smtp.addUser(known);
   await http.server.admin.json('/users', { json: { username: known, password } }, 201);
   return {

@@ -65,7 +65,7 @@ export interface Overviews {
 }
 
 /** How long `until` waits. */
-const patienceMs = 10_000;
+const timeoutMs = 10_000;
 
 /** A server with the plugin, ready to be asked. */
 export class DrivenSite {
@@ -178,7 +178,7 @@ export class DrivenSite {
   async until(condition: () => unknown): Promise<void> {
     const began = performance.now();
     while (!(await condition())) {
-      if (performance.now() - began > patienceMs) throw new Error(`Waited in vain for ${String(condition)}`);
+      if (performance.now() - began > timeoutMs) throw new Error(`Waited in vain for ${String(condition)}`);
       await pause(5);
     }
   }

@@ -23,7 +23,7 @@ interface Waiting {
 }
 
 /** How long a task may really take, in milliseconds, before `advance` says which time it stands at. */
-const patienceMs = 10_000;
+const timeoutMs = 10_000;
 
 /**
  * A clock that stands until it is turned. What plugins registered with `every` runs when `advance` comes to its time, in
@@ -97,9 +97,9 @@ export class FakeClock implements Clock, Timers {
       await turn();
       for (const run of running) if (run.ended) running.delete(run);
       if ([...running].every((run) => this.#waiting.some((one) => one.run === run))) return;
-      if (performance.now() - began > patienceMs) {
+      if (performance.now() - began > timeoutMs) {
         const at = new Date(this.now()).toISOString();
-        throw new Error(`FakeClock: what runs at ${at} has not ended within ${patienceMs / 1000} seconds.`);
+        throw new Error(`FakeClock: what runs at ${at} has not ended within ${timeoutMs / 1000} seconds.`);
       }
     }
   }

@@ -40,7 +40,7 @@ export interface HttpAnswer {
 export const accountPassword = 'correct horse battery staple';
 
 /** How long an answer may take to begin. */
-const patienceMs = 15_000;
+const timeoutMs = 15_000;
 
 /** Asks the HTTP side of a server, without a network. */
 export class HttpCaller {
@@ -91,8 +91,8 @@ export class HttpCaller {
         },
       );
       const timer = setTimeout(() => {
-        request.destroy(new Error(`${method} ${path} is not answered within ${patienceMs / 1000} seconds.`));
-      }, patienceMs);
+        request.destroy(new Error(`${method} ${path} is not answered within ${timeoutMs / 1000} seconds.`));
+      }, timeoutMs);
       request.on('error', (error) => {
         clearTimeout(timer);
         reject(error);

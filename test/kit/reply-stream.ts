@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { RawReply } from './client-answer.js';
 
 /** More than a hook may take that has no limit of its own. */
-const patienceMs = 15_000;
+const timeoutMs = 15_000;
 
 /** Reads replies (RFC 5321 §4.2.1) from the client's end of a connection, in their order. */
 export class ReplyStream {
@@ -38,8 +38,8 @@ export class ReplyStream {
   /** Something has come. The timer keeps the process alive while it waits. */
   #moved(inVain: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      const why = `${inVain} for ${patienceMs / 1000} seconds: a hook waits, perhaps for a clock that stands.`;
-      const timer = setTimeout(() => reject(new Error(why)), patienceMs);
+      const why = `${inVain} for ${timeoutMs / 1000} seconds: a hook waits, perhaps for a clock that stands.`;
+      const timer = setTimeout(() => reject(new Error(why)), timeoutMs);
       this.#wake = () => {
         clearTimeout(timer);
         resolve();

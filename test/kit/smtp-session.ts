@@ -10,7 +10,7 @@ import { withCrlf } from './message.js';
 import { ReplyStream } from './reply-stream.js';
 import { nextTurns } from './turns.js';
 
-export interface SessionGround {
+export interface SessionContext {
   /** The client's end. */
   readonly socket: MemorySocket;
   /** By which the server knows this client. */
@@ -32,14 +32,14 @@ const stages: Readonly<Record<string, Stage>> = {
 export class SmtpTestSession {
   /** What the client is greeted with. */
   readonly greeting: Promise<ClientAnswer>;
-  readonly #ground: SessionGround;
+  readonly #context: SessionContext;
   readonly #replies: ReplyStream;
   #socket: Duplex;
 
-  constructor(ground: SessionGround) {
-    this.#ground = ground;
-    this.#socket = ground.socket;
-    this.#replies = new ReplyStream(ground.socket);
+  constructor(context: SessionContext) {
+    this.#context = context;
+    this.#socket = context.socket;
+    this.#replies = new ReplyStream(context.socket);
     this.greeting = this.#replies.next().then((reply) => this.#explain(reply, 'connect'));
     this.greeting.catch(() => undefined);
   }
@@ -81,7 +81,7 @@ export class SmtpTestSession {
     const stuffed = text.replace(/^\./gm, '..');
     this.write(Buffer.from(`${stuffed}${stuffed === '' || stuffed.endsWith('\r\n') ? '' : '\r\n'}.\r\n`, 'latin1'));
     const reply = await this.#replies.next();
-    return this.#explained(reply, 'deliver', this.#ground.record.takeRest(this.#ground.port));
+    return this.#explained(reply, 'deliver', this.#context.record.takeRest(this.#context.port));
   }
 
   /** STARTTLS and its handshake; then say EHLO again (RFC 3207 §4.2). Certificates are not looked at. */
@@ -111,7 +111,7 @@ export class SmtpTestSession {
 
   /** The next reply, for those who have used `write`. */
   async reply(): Promise<ClientAnswer> {
-    return this.#explained(await this.#replies.next(), null, this.#ground.record.takeRest(this.#ground.port));
+    return this.#explained(await this.#replies.next(), null, this.#context.record.takeRest(this.#context.port));
   }
 
   /** Ends the session as a client that goes away. Resolves when the server has noticed and watchers were told. */
@@ -133,12 +133,12 @@ export class SmtpTestSession {
   }
 
   #explain(reply: RawReply, stage: Stage, about?: string | null): ClientAnswer {
-    const { record, port } = this.#ground;
+    const { record, port } = this.#context;
     return this.#explained(reply, stage, record.takeCommand(port, stage, about));
   }
 
   #explained(reply: RawReply, stage: Stage | null, said: Parameters<typeof answerOf>[2]): ClientAnswer {
-    return answerOf(reply, stage, said, this.#ground.isStandIn);
+    return answerOf(reply, stage, said, this.#context.isStandIn);
   }
 }
 

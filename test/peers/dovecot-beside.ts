@@ -10,7 +10,7 @@ import { listMessages } from '../support/mailbox-reader.js';
 import { ServerProcess } from '../support/server-process.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 import { type Found, Ledger, tokenOf } from './dovecot-ledger.js';
-import { mailbox, storm, type StormGround, user } from './dovecot-storm.js';
+import { mailbox, storm, type StormFixture, user } from './dovecot-storm.js';
 
 /** As the API says it, and in the modified UTF-7 of RFC 3501 §5.1.3. */
 const folders = [
@@ -90,8 +90,8 @@ export async function weather(test: Ending, seconds: number): Promise<string> {
   const everywhere = [...folders, ['Drafts', 'Drafts'] as const];
   const validities = () => Promise.all(everywhere.map(([, imap]) => beside.validity(imap)));
   const before = await validities();
-  const ground: StormGround = { admin, smtpPort: server.smtpPort, imapPort: dovecot.port, folders, ledger };
-  const done = await storm(ground, seconds);
+  const fixture: StormFixture = { admin, smtpPort: server.smtpPort, imapPort: dovecot.port, folders, ledger };
+  const done = await storm(fixture, seconds);
   assert.deepEqual(await validities(), before, 'UIDVALIDITY');
   const found = (await Promise.all(everywhere.map(([, imap]) => beside.read(imap)))).flat();
   assert.deepEqual(ledger.complaints(found), []);

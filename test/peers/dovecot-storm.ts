@@ -6,7 +6,7 @@ import type { ListedMessage } from '../support/mailbox-reader.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { type Composed, imapMovers, isMovedBy, type Ledger, type Mover, tokenOf } from './dovecot-ledger.js';
 
-export interface StormGround {
+export interface StormFixture {
   readonly admin: HttpClient;
   readonly smtpPort: number;
   readonly imapPort: number;
@@ -44,7 +44,7 @@ const isNo = (error: unknown): boolean =>
   error instanceof Error && / NO | BAD Error in IMAP command/.test(error.message);
 
 /** A mail client: marks, moves, expunges and appends. */
-async function imapActor({ imapPort, folders, ledger }: StormGround, until: number, self: Mover): Promise<number> {
+async function imapActor({ imapPort, folders, ledger }: StormFixture, until: number, self: Mover): Promise<number> {
   const client = await ImapClient.open(imapPort, user);
   const done = await repeat(until, isNo, async () => {
     const [, folder] = pick(folders);
@@ -76,7 +76,7 @@ async function imapActor({ imapPort, folders, ledger }: StormGround, until: numb
 const tokenOfListed = ({ internetMessageId }: ListedMessage): string => tokenOf(`Message-ID: ${internetMessageId}`);
 
 /** A script: moves, marks, deletes and files over HTTP. */
-async function apiActor({ admin, folders, ledger }: StormGround, until: number): Promise<number> {
+async function apiActor({ admin, folders, ledger }: StormFixture, until: number): Promise<number> {
   const call = async (path: string, json: object) => {
     const { status, text } = await admin.request(`${mailbox}/${path}`, { json });
     if (status !== 200) throw new Error(`${path}: ${status} ${text}`);
@@ -119,7 +119,7 @@ async function apiActor({ admin, folders, ledger }: StormGround, until: number):
 }
 
 /** Somebody who writes: drafts are begun, saved again, given files and discarded, while a mail client marks them. */
-async function draftActor({ admin, ledger }: StormGround, until: number): Promise<number> {
+async function draftActor({ admin, ledger }: StormFixture, until: number): Promise<number> {
   const drafts: { readonly draftId: string; readonly token: string }[] = [];
   const path = `${mailbox}/drafts`;
   return repeat(
@@ -153,7 +153,7 @@ async function draftActor({ admin, ledger }: StormGround, until: number): Promis
 }
 
 /** A mail client that looks at drafts and marks them. */
-async function draftReader({ imapPort }: StormGround, until: number): Promise<number> {
+async function draftReader({ imapPort }: StormFixture, until: number): Promise<number> {
   const client = await ImapClient.open(imapPort, user);
   const done = await repeat(until, isNo, async () => {
     await client.command('SELECT Drafts');
@@ -174,7 +174,7 @@ async function sendOne(client: SmtpClient, { text }: Composed): Promise<void> {
   if (code !== 250) throw new Error(raw);
 }
 
-async function smtpActor({ smtpPort, ledger }: StormGround, until: number): Promise<number> {
+async function smtpActor({ smtpPort, ledger }: StormFixture, until: number): Promise<number> {
   const client = await SmtpClient.greeted({ port: smtpPort });
   const done = await repeat(
     until,
@@ -191,15 +191,15 @@ async function smtpActor({ smtpPort, ledger }: StormGround, until: number): Prom
 }
 
 /** Everybody at the same mailbox at once, for so many seconds. Answers how much each kind of client did. */
-export async function storm(ground: StormGround, seconds: number): Promise<Readonly<Record<string, number>>> {
+export async function storm(fixture: StormFixture, seconds: number): Promise<Readonly<Record<string, number>>> {
   const until = performance.now() + seconds * 1000;
   const sum = async (actors: readonly Promise<number>[]) => (await Promise.all(actors)).reduce((a, b) => a + b, 0);
   const [imap, api, drafts, draftReaders, smtp] = await Promise.all([
-    sum(imapMovers.map((self) => imapActor(ground, until, self))),
-    sum([apiActor(ground, until), apiActor(ground, until)]),
-    draftActor(ground, until),
-    draftReader(ground, until),
-    smtpActor(ground, until),
+    sum(imapMovers.map((self) => imapActor(fixture, until, self))),
+    sum([apiActor(fixture, until), apiActor(fixture, until)]),
+    draftActor(fixture, until),
+    draftReader(fixture, until),
+    smtpActor(fixture, until),
   ]);
   return { imap, api, drafts, draftReaders, smtp };
 }

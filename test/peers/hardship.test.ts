@@ -15,7 +15,7 @@ import { temporaryFolder } from '../support/temporary-folder.js';
 
 const mebibyte = 1024 * 1024;
 /** A full machine may take its time over a large message. */
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 const listeners = `listeners: [{ port: 0 }]`;
 
 interface Component {
@@ -31,7 +31,7 @@ async function componentsOf(admin: HttpClient): Promise<Readonly<Record<string, 
 
 /** Offers one message; the first reply that is not the good one, else the reply to the final dot. */
 async function offer(port: number, text: string): Promise<ReceivedReply> {
-  const client = await SmtpClient.greeted({ port, patienceMs });
+  const client = await SmtpClient.greeted({ port, timeoutMs });
   try {
     const replies = await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
     return replies.find(({ code }) => code !== 250) ?? (await client.data(text));

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { HttpClient } from './http-client.js';
 import { listMessages, type ListedMessage } from './mailbox-reader.js';
 
-const patienceMs = 30_000;
+const timeoutMs = 30_000;
 
 /** Resolves with the inbox when it lists so many messages: for mail that somebody else sends when he likes. */
 export async function untilListed(
@@ -10,7 +10,7 @@ export async function untilListed(
   count: number,
   mailbox = 'localhost/postmaster',
 ): Promise<readonly ListedMessage[]> {
-  const until = performance.now() + patienceMs;
+  const until = performance.now() + timeoutMs;
   for (;;) {
     const listed = await listMessages(client, mailbox);
     if (listed.length >= count) return listed;

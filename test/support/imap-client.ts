@@ -17,7 +17,7 @@ export interface FetchedMessage {
   readonly body: Buffer | undefined;
 }
 
-const patienceMs = 20_000;
+const timeoutMs = 20_000;
 
 /** An IMAP client (RFC 3501) that knows as much as our tests need: commands one after the other, literals in answers. */
 export class ImapClient {
@@ -95,7 +95,7 @@ export class ImapClient {
 
   /** Waits until `length` is known, takes so many bytes and drops `behind` more. */
   async #take(length: () => number, behind: number): Promise<Buffer> {
-    const until = performance.now() + patienceMs;
+    const until = performance.now() + timeoutMs;
     for (let end = length(); ; end = length()) {
       if (end >= 0) {
         const taken = this.#received.subarray(0, end);

@@ -23,12 +23,12 @@ export class Output {
   }
 
   /** Patience is for a loaded machine; who waits longer waits for something that does not come. */
-  async find(pattern: RegExp, patienceMs = 30_000): Promise<RegExpExecArray> {
+  async find(pattern: RegExp, timeoutMs = 30_000): Promise<RegExpExecArray> {
     let late = false;
     const timer = setTimeout(() => {
       late = true;
       this.#changed();
-    }, patienceMs);
+    }, timeoutMs);
     try {
       return await this.#search(pattern, () => late);
     } finally {

@@ -6,10 +6,10 @@ import { mutating } from './relay-queue/mutating.js';
 import { aging } from './relay-queue/aging.js';
 import { restarting } from './relay-queue/restarting.js';
 import { telling } from './relay-queue/telling.js';
-import type { OpenQueueGround } from './relay-queue/ground.js';
+import type { OpenQueueFixture } from './relay-queue/fixture.js';
 
 /** Registers the tests that every relay queue must pass. */
-export function relayQueueContract(open: OpenQueueGround): void {
+export function relayQueueContract(open: OpenQueueFixture): void {
   acceptance(open);
   leasing(open);
   settling(open);

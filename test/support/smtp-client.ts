@@ -21,30 +21,30 @@ export interface SmtpClientOptions {
   /** Where to call from. */
   readonly localAddress?: string;
   /** How long to wait for a reply, in milliseconds. */
-  readonly patienceMs?: number;
+  readonly timeoutMs?: number;
 }
 
 /** A client that says exactly the bytes it is told to, for tests of the wire. */
 export class SmtpClient {
   #socket: Socket;
-  readonly #patienceMs: number;
+  readonly #timeoutMs: number;
   #received = '';
   #ended = false;
   #closed = false;
   #wake: () => void = () => undefined;
 
-  constructor(socket: Socket, patienceMs = 10_000) {
+  constructor(socket: Socket, timeoutMs = 10_000) {
     this.#socket = socket;
-    this.#patienceMs = patienceMs;
+    this.#timeoutMs = timeoutMs;
     this.#listen(socket);
   }
 
   /** Connects and reads nothing yet. */
   static async connect(options: SmtpClientOptions): Promise<SmtpClient> {
-    const { host = '127.0.0.1', port, tls = false, patienceMs, localAddress } = options;
+    const { host = '127.0.0.1', port, tls = false, timeoutMs, localAddress } = options;
     const place = { host, port, ...(localAddress !== undefined && { localAddress }) };
     const socket = tls ? connectTls({ ...place, rejectUnauthorized: false }) : connectSocket(place);
-    const client = new SmtpClient(socket, patienceMs);
+    const client = new SmtpClient(socket, timeoutMs);
     await once(socket, tls ? 'secureConnect' : 'connect');
     return client;
   }
@@ -103,9 +103,9 @@ export class SmtpClient {
     return replies;
   }
 
-  /** The next reply; rejects when the connection ends or patience does before it is whole. */
+  /** The next reply; rejects when the connection ends or timeout does before it is whole. */
   async readReply(): Promise<ReceivedReply> {
-    const until = performance.now() + this.#patienceMs;
+    const until = performance.now() + this.#timeoutMs;
     for (;;) {
       const reply = this.#take();
       if (reply !== undefined) return reply;
@@ -117,7 +117,7 @@ export class SmtpClient {
 
   /** Resolves when the server has ended or cut the connection. */
   async waitForEnd(): Promise<void> {
-    const until = performance.now() + this.#patienceMs;
+    const until = performance.now() + this.#timeoutMs;
     while (!this.#ended && !this.#closed) await this.#change(until);
   }
 

@@ -4,7 +4,7 @@ import { TLSSocket } from 'node:tls';
 import type { Behaviour, SinkScript, SinkStep, SunkMessage } from './smtp-sink.js';
 
 /** What a connection needs of its sink. */
-export interface SinkGround {
+export interface SinkFixture {
   readonly script: () => SinkScript;
   readonly nextTurn: (step: SinkStep) => number;
   readonly heard: (line: string) => void;
@@ -18,7 +18,7 @@ const endOfData = Buffer.from('\r\n.\r\n');
 /** One connection of a sink, gone through as its script says. */
 export class SinkConnection {
   readonly #number: number;
-  readonly #ground: SinkGround;
+  readonly #fixture: SinkFixture;
   #socket: Socket;
   #received: Buffer = nothing;
   #over = false;
@@ -29,22 +29,22 @@ export class SinkConnection {
   #asked = 0;
   #user: string | undefined;
 
-  constructor(socket: Socket, number: number, ground: SinkGround) {
+  constructor(socket: Socket, number: number, fixture: SinkFixture) {
     this.#socket = socket;
     this.#number = number;
-    this.#ground = ground;
+    this.#fixture = fixture;
     this.#listen(socket);
   }
 
   get #script(): SinkScript {
-    return this.#ground.script();
+    return this.#fixture.script();
   }
 
   async run(): Promise<void> {
     if (this.#script.tls?.implicit === true) this.#encrypt();
     await this.#answer('greeting', '', '220 sink.example ready');
     for (let line = await this.#line(); line !== undefined; line = await this.#line()) {
-      this.#ground.heard(line);
+      this.#fixture.heard(line);
       await this.#obey(line);
     }
   }
@@ -147,7 +147,7 @@ export class SinkConnection {
     const text = await this.#text();
     if (text === undefined) return;
     const { protocol, forgetText } = this.#script;
-    this.#ground.taken({
+    this.#fixture.taken({
       sender: this.#sender ?? '',
       recipients: this.#recipients,
       envelope: this.#envelope,
@@ -171,7 +171,7 @@ export class SinkConnection {
   }
 
   /** Behaves as the script says, else says the usual; resolves with what was said. Never, when it stalls. */
-  async #answer(step: SinkStep, line: string, usual: string, nth = this.#ground.nextTurn(step)): Promise<string> {
+  async #answer(step: SinkStep, line: string, usual: string, nth = this.#fixture.nextTurn(step)): Promise<string> {
     const rule = this.#script.steps?.[step];
     const given =
       typeof rule === 'function'

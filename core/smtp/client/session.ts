@@ -135,8 +135,8 @@ export class LiveSession implements ClientSession {
     const aborted = (): void => channel.fail(abortFailure(channel.step));
     signal?.addEventListener('abort', aborted, { once: true });
     this.#begin();
-    const ground = { channel, capabilities: this.capabilities, deadlines: this.#deadlines, protocol: this.protocol };
-    const transaction = new Transaction(ground, message, settled);
+    const context = { channel, capabilities: this.capabilities, deadlines: this.#deadlines, protocol: this.protocol };
+    const transaction = new Transaction(context, message, settled);
     const result = await transaction.run();
     signal?.removeEventListener('abort', aborted);
     if (result.bytes > 0) this.#messages += 1;

@@ -34,8 +34,8 @@ export class Transaction {
   #bytes = 0;
   #clean = false;
 
-  constructor(ground: TransactionContext, message: OutgoingMessage, settled: SendOptions['settled']) {
-    this.#context = ground;
+  constructor(context: TransactionContext, message: OutgoingMessage, settled: SendOptions['settled']) {
+    this.#context = context;
     this.#message = message;
     this.#settled = settled;
     this.#results = message.recipients.map(() => undefined);

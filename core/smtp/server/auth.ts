@@ -10,13 +10,13 @@ const maxLoggedName = 100;
 
 /** AUTH of one session (RFC 4954): whether and how often it may be tried, and the authenticated user. */
 export class AuthCommand {
-  readonly #ground: ListenerContext;
+  readonly #context: ListenerContext;
   readonly #session: SessionState;
   #exchange: SaslExchange | undefined;
   #failures = 0;
 
-  constructor(ground: ListenerContext, session: SessionState) {
-    this.#ground = ground;
+  constructor(context: ListenerContext, session: SessionState) {
+    this.#context = context;
     this.#session = session;
   }
 
@@ -26,13 +26,13 @@ export class AuthCommand {
 
   /** This listener accepts mail only from authenticated clients. */
   get required(): boolean {
-    return this.#ground.listener.mode === 'submission';
+    return this.#context.listener.mode === 'submission';
   }
 
   /** AUTH is allowed now: under TLS, or where the configuration allows passwords in clear text. */
   get offered(): boolean {
     const encrypted = this.#session.tls !== undefined;
-    return this.required && (encrypted || this.#ground.listener.allowPlaintextAuth);
+    return this.required && (encrypted || this.#context.listener.allowPlaintextAuth);
   }
 
   begin(argument: string): Reply | Promise<Reply> {
@@ -42,7 +42,7 @@ export class AuthCommand {
     const mechanism = mechanisms.find((known) => known === asciiUpperCase(name));
     if (mechanism === undefined) return name === '' ? replies.badArguments : replies.authUnknown;
     if (more.length > 0) return replies.badArguments;
-    if (this.#ground.throttle.retryAfter(this.#session.remote.address) > 0) {
+    if (this.#context.throttle.retryAfter(this.#session.remote.address) > 0) {
       return replies.authLater;
     }
     this.#exchange = new SaslExchange(mechanism, (credentials) => this.#check(credentials));
@@ -59,7 +59,7 @@ export class AuthCommand {
 
   /** Meanwhile other sessions may have exhausted the limit of the address. */
   async #check(credentials: Credentials): Promise<Reply> {
-    const { throttle } = this.#ground;
+    const { throttle } = this.#context;
     const failures = this.#failures;
     const reply = await throttle.attempt(this.#session.remote.address, () => this.#decide(credentials));
     if (reply === undefined) return replies.authLater;
@@ -67,10 +67,10 @@ export class AuthCommand {
   }
 
   async #decide(credentials: Credentials): Promise<Reply> {
-    const { pipeline, meter, log } = this.#ground;
+    const { pipeline, meter, log } = this.#context;
     const session = this.#session;
-    const chain = pipeline.snapshot();
-    const decision = await chain.decide('auth', { session, ...credentials });
+    const hooks = pipeline.snapshot();
+    const decision = await hooks.decide('auth', { session, ...credentials });
     if (decision.outcome === 'pass' && decision.user !== undefined) {
       session.user = decision.user;
       meter.signedIn('accepted');
@@ -85,7 +85,7 @@ export class AuthCommand {
     meter.signedIn('refused');
     const reply = decision.outcome === 'refuse' ? decision.reply : replies.authFailed;
     this.#count(credentials.username);
-    chain.emit('rejected', {
+    hooks.emit('rejected', {
       session,
       stage: 'auth',
       code: reply.code,
@@ -96,7 +96,7 @@ export class AuthCommand {
   }
 
   #count(username: string): void {
-    const { throttle, log } = this.#ground;
+    const { throttle, log } = this.#context;
     const { id, remote } = this.#session;
     this.#failures += 1;
     const user = printable(username.slice(0, maxLoggedName));
@@ -107,7 +107,7 @@ export class AuthCommand {
   }
 
   async #penalise(reply: Reply): Promise<Reply> {
-    const { limits } = this.#ground.settings();
+    const { limits } = this.#context.settings();
     if (!this.#session.exempt) await pause(limits.authDelaySeconds[this.#failures - 1] ?? 0);
     return this.#failures > limits.authFailures ? replies.tooManyFailures : reply;
   }

@@ -12,7 +12,7 @@ import type { ListenerContext } from './listener-context.js';
  * is read while another is being decided.
  */
 export class Connection {
-  readonly #ground: ListenerContext;
+  readonly #context: ListenerContext;
   readonly #onClose: (connection: Connection) => void;
   readonly #session: Session;
   readonly #wire: Wire;
@@ -28,16 +28,16 @@ export class Connection {
   #answers = 0;
   #messages = 0;
 
-  constructor(ground: ListenerContext, socket: Socket, peer: Peer, onClose: (connection: Connection) => void) {
-    this.#ground = ground;
+  constructor(context: ListenerContext, socket: Socket, peer: Peer, onClose: (connection: Connection) => void) {
+    this.#context = context;
     this.#onClose = onClose;
-    this.#session = new Session(ground, new SessionState(peer, ground.clock));
-    this.#startedMs = ground.clock.monotonic();
+    this.#session = new Session(context, new SessionState(peer, context.clock));
+    this.#startedMs = context.clock.monotonic();
     this.#sinceMs = this.#startedMs;
     this.#wire = new Wire(socket, {
       moved: () => this.#pump(),
-      received: (bytes) => ground.meter.received(bytes),
-      failed: (error) => ground.log.debug({ session: this.#session.state.id, err: error }, 'connection failed'),
+      received: (bytes) => context.meter.received(bytes),
+      failed: (error) => context.log.debug({ session: this.#session.state.id, err: error }, 'connection failed'),
       closed: () => this.#closed(),
     });
     this.#lines = new LineReader(this.#wire.input);
@@ -46,10 +46,10 @@ export class Connection {
   /** `refusal` replaces the greeting. */
   start(refusal?: WireReply): void {
     const { id, listener, remote } = this.#session.state;
-    this.#ground.meter.opened();
+    this.#context.meter.opened();
     if (this.#wire.tls !== undefined) this.#session.secure(this.#wire.tls);
     const facts = { session: id, listener: listener.name, remote: remote.address, port: remote.port };
-    this.#ground.log.info(facts, 'connected');
+    this.#context.log.info(facts, 'connected');
     if (refusal !== undefined) this.#refuseSession(refusal);
     else this.#settle(this.#session.connect(), (greeting) => this.#greet(greeting));
   }
@@ -74,7 +74,7 @@ export class Connection {
       this.#closeWith(replies.tooSlow);
       return;
     }
-    if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#activity, this.#ground.settings().limits)) return;
+    if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#activity, this.#context.settings().limits)) return;
     if (this.#activity === 'commands') this.#closeWith(replies.timeout);
     else if (this.#activity === 'handshake' || this.#activity === 'closing') this.#wire.destroy();
     else this.#overdue();
@@ -87,13 +87,13 @@ export class Connection {
       return;
     }
     const facts = { session: this.#session.state.id, activity: this.#activity };
-    this.#ground.log.error(facts, 'a decision took too long and is not waited for');
+    this.#context.log.error(facts, 'a decision took too long and is not waited for');
     this.#closeWith(replies.slow);
   }
 
   #become(activity: Activity): void {
     this.#activity = activity;
-    this.#sinceMs = this.#ground.clock.monotonic();
+    this.#sinceMs = this.#context.clock.monotonic();
   }
 
   /** Processes the available input, then sends all replies at once. */
@@ -114,7 +114,7 @@ export class Connection {
       this.#refuseSession(greeting);
       return;
     }
-    this.#wire.listenFirst(this.#ground.listener.greetDelayMs, () => {
+    this.#wire.listenFirst(this.#context.listener.greetDelayMs, () => {
       if (this.#activity !== 'greeting') return;
       // A client that speaks before the greeting does not wait for replies either.
       if (this.#wire.input.length > 0) this.#refuseSession(replies.tooEarly);
@@ -129,8 +129,8 @@ export class Connection {
   #refuseSession(refusal: Reply): void {
     const { id, remote } = this.#session.state;
     const facts = { session: id, remote: remote.address, code: refusal.code, reason: refusal.lines.join(' ') };
-    this.#ground.meter.refused();
-    this.#ground.log.info(facts, 'refused');
+    this.#context.meter.refused();
+    this.#context.log.info(facts, 'refused');
     this.#closeWith(refusal);
   }
 
@@ -156,7 +156,7 @@ export class Connection {
     // Earlier replies do not wait for a slow decision.
     this.#wire.flushSoon();
     const reply = await answer.catch((error: unknown) => {
-      this.#ground.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
+      this.#context.log.error({ session: this.#session.state.id, err: error }, 'a command failed');
       return replies.fault;
     });
     if (this.#activity !== waiting) return;
@@ -175,7 +175,7 @@ export class Connection {
     this.#answers += 1;
     if (answers.some(({ code }) => code >= 400)) {
       this.#errors += 1;
-      if (this.#errors > this.#ground.settings().limits.errors) {
+      if (this.#errors > this.#context.settings().limits.errors) {
         this.#closeWith(replies.tooManyErrors);
         return;
       }
@@ -194,14 +194,14 @@ export class Connection {
   }
 
   #say(reply: Reply): void {
-    this.#ground.meter.replied(reply.code);
+    this.#context.meter.replied(reply.code);
     this.#wire.say(bytesOf(reply));
   }
 
   #beginData(start: Reply): void {
     const { transaction } = this.#session.envelope;
     if (transaction === undefined || this.#refusesEarlyData()) return;
-    const data = new DataPhase(this.#ground, transaction);
+    const data = new DataPhase(this.#context, transaction);
     this.#data = data;
     this.#settle(data.open(start), (reply) => {
       if (reply.code !== start.code) this.#endData([reply]);
@@ -214,7 +214,7 @@ export class Connection {
 
   /** Text that came together with DATA cannot be told from commands: smuggling, or a client that ignores replies. */
   #refusesEarlyData(): boolean {
-    if (this.#wire.input.length === 0 || this.#ground.settings().earlyData === 'accept') return false;
+    if (this.#wire.input.length === 0 || this.#context.settings().earlyData === 'accept') return false;
     this.#answerWith([replies.earlyData], 'close');
     return true;
   }
@@ -257,7 +257,7 @@ export class Connection {
 
   #upgrade(): void {
     this.#become('handshake');
-    this.#wire.upgrade(this.#ground.tlsOptions() ?? {}, () => {
+    this.#wire.upgrade(this.#context.tlsOptions() ?? {}, () => {
       if (this.#activity !== 'handshake' || this.#wire.tls === undefined) return;
       this.#session.secure(this.#wire.tls);
       this.#become('commands');
@@ -285,11 +285,11 @@ export class Connection {
     if (this.#activity !== 'delivering') this.#session.envelope.end();
     this.#become('closed');
     const { state } = this.#session;
-    const ms = Math.round(this.#ground.clock.monotonic() - this.#startedMs);
+    const ms = Math.round(this.#context.clock.monotonic() - this.#startedMs);
     const counts = { ms, messages: this.#messages, commands: this.#commands, answers: this.#answers };
-    this.#ground.meter.closed();
-    this.#ground.log.info({ session: state.id, remote: state.remote.address, ...counts }, 'closed');
-    this.#ground.pipeline.snapshot().emit('closed', { session: state, ms, messages: this.#messages });
+    this.#context.meter.closed();
+    this.#context.log.info({ session: state.id, remote: state.remote.address, ...counts }, 'closed');
+    this.#context.pipeline.snapshot().emit('closed', { session: state, ms, messages: this.#messages });
     this.#onClose(this);
   }
 }

@@ -18,7 +18,7 @@ const maxLoggedRecipients = 10;
 
 /** From DATA to the reply to the final dot. */
 export class DataPhase {
-  readonly #ground: ListenerContext;
+  readonly #context: ListenerContext;
   readonly #transaction: OpenTransaction;
   readonly #startedMs: number;
   #intake: MessageIntake | undefined;
@@ -29,15 +29,15 @@ export class DataPhase {
   #messageId: string | undefined;
   readonly #deadline = new DeliveryDeadline();
 
-  constructor(ground: ListenerContext, transaction: OpenTransaction) {
-    this.#ground = ground;
+  constructor(context: ListenerContext, transaction: OpenTransaction) {
+    this.#context = context;
     this.#transaction = transaction;
-    this.#startedMs = ground.clock.monotonic();
+    this.#startedMs = context.clock.monotonic();
   }
 
   /** The reply to DATA: `start`, or a refusal when there is no space. Never throws or rejects. */
   open(start: Reply): SessionReply {
-    const { spool, hostname, clock } = this.#ground;
+    const { spool, hostname, clock } = this.#context;
     const { reversePath } = this.#transaction;
     try {
       const trace = receivedField(this.#transaction, hostname, new Date(clock.now()));
@@ -52,7 +52,7 @@ export class DataPhase {
 
   #noRoom(error: unknown): Reply {
     const { id, session } = this.#transaction;
-    this.#ground.log.error({ err: error, session: session.id, transaction: id }, 'no message can be spooled');
+    this.#context.log.error({ err: error, session: session.id, transaction: id }, 'no message can be spooled');
     return replyToProblem(asStorageProblem(error));
   }
 
@@ -83,7 +83,7 @@ export class DataPhase {
 
   /** True when the message arrives more slowly than the limits allow; time of the disk does not count. */
   tooSlow(nowMs: number): boolean {
-    const { dataGraceSeconds, dataBytesPerSecond } = this.#ground.settings().limits;
+    const { dataGraceSeconds, dataBytesPerSecond } = this.#context.settings().limits;
     const seconds = (nowMs - this.#startedMs - this.#stalledMs) / 1000;
     return seconds > dataGraceSeconds && (this.#intake?.received ?? 0) < seconds * dataBytesPerSecond;
   }
@@ -96,9 +96,9 @@ export class DataPhase {
   }
 
   async #timeStall(stalled: Promise<void>): Promise<void> {
-    const since = this.#ground.clock.monotonic();
+    const since = this.#context.clock.monotonic();
     await stalled;
-    this.#stalledMs += this.#ground.clock.monotonic() - since;
+    this.#stalledMs += this.#context.clock.monotonic() - since;
   }
 
   /** The client disconnected: nothing is stored, unless the message is being delivered already. */
@@ -106,7 +106,7 @@ export class DataPhase {
     if (this.#aborted || this.#delivering || this.ended) return;
     this.#aborted = true;
     this.#intake?.abort();
-    this.#ground.meter.message('aborted', this.#seconds());
+    this.#context.meter.message('aborted', this.#seconds());
   }
 
   /** The final dot was read: one reply, or over LMTP one for each recipient (RFC 2033 §4.2). Never rejects. */
@@ -134,15 +134,15 @@ export class DataPhase {
   }
 
   get #longLines(): EngineSettings['longLines'] {
-    return this.#ground.listener.mode === 'submission' ? this.#ground.settings().longLines : 'pass';
+    return this.#context.listener.mode === 'submission' ? this.#context.settings().longLines : 'pass';
   }
 
   get #lmtp(): boolean {
-    return this.#ground.listener.mode === 'lmtp';
+    return this.#context.listener.mode === 'lmtp';
   }
 
   #take(writer: SpoolWriter, start: Reply): Reply {
-    const { limits, lineEndings } = this.#ground.settings();
+    const { limits, lineEndings } = this.#context.settings();
     const lineBytes = this.#longLines === 'refuse' ? Math.min(limits.lineBytes, maxLineOctets) : limits.lineBytes;
     const { recipients } = this.#transaction;
     this.#intake = new MessageIntake(writer, { limits: { ...limits, lineBytes }, lineEndings, recipients });
@@ -151,14 +151,14 @@ export class DataPhase {
   }
 
   async #deliver(message: SpooledMessage): Promise<DeliveryResult> {
-    const { chain, recipients } = this.#transaction;
+    const { hooks, recipients } = this.#transaction;
     this.#messageId = messageIdOf(message.head);
     try {
-      const result = await chain.deliver(this.#transaction, message, this.#deadline);
+      const result = await hooks.deliver(this.#transaction, message, this.#deadline);
       if (!this.#lmtp || result.replies.length === recipients.length) return result;
-      this.#ground.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
+      this.#context.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
     } catch (error) {
-      this.#ground.log.error({ err: error, transaction: this.#transaction.id }, 'a delivery failed');
+      this.#context.log.error({ err: error, transaction: this.#transaction.id }, 'a delivery failed');
     }
     return { summary: replies.fault, replies: recipients.map(() => replies.fault) };
   }
@@ -174,11 +174,11 @@ export class DataPhase {
       this.#note(result.summary);
       return;
     }
-    const { id, session, chain, recipients } = this.#transaction;
+    const { id, session, hooks, recipients } = this.#transaction;
     const size = this.#intake?.size ?? 0;
-    const ms = this.#ground.clock.monotonic() - this.#startedMs;
-    this.#ground.meter.message('accepted', ms / 1000);
-    this.#ground.log.info(
+    const ms = this.#context.clock.monotonic() - this.#startedMs;
+    this.#context.meter.message('accepted', ms / 1000);
+    this.#context.log.info(
       {
         session: session.id,
         transaction: id,
@@ -195,15 +195,15 @@ export class DataPhase {
       },
       'accepted',
     );
-    chain.emit('accepted', { transaction: this.#transaction, size, ms });
+    hooks.emit('accepted', { transaction: this.#transaction, size, ms });
   }
 
   #note(refusal: Reply): void {
     const { code, status, lines } = refusal;
-    const { id, session, chain, reversePath } = this.#transaction;
+    const { id, session, hooks, reversePath } = this.#transaction;
     const result: MessageResult = code < 500 ? 'deferred' : 'refused';
-    this.#ground.meter.message(result, this.#seconds());
-    this.#ground.log.info(
+    this.#context.meter.message(result, this.#seconds());
+    this.#context.log.info(
       {
         session: session.id,
         transaction: id,
@@ -217,7 +217,7 @@ export class DataPhase {
       },
       'rejected',
     );
-    chain.emit('rejected', {
+    hooks.emit('rejected', {
       session,
       stage: 'message',
       code,
@@ -228,7 +228,7 @@ export class DataPhase {
   }
 
   #seconds(): number {
-    return (this.#ground.clock.monotonic() - this.#startedMs) / 1000;
+    return (this.#context.clock.monotonic() - this.#startedMs) / 1000;
   }
 }
 
@@ -243,7 +243,7 @@ class MessageIntake {
   readonly #writer: SpoolWriter;
   readonly #decoder: DataDecoder;
   readonly #header: HeaderGuard;
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
   #refusal: Reply | undefined;
   #discarded = false;
 
@@ -252,7 +252,7 @@ class MessageIntake {
     this.#writer = writer;
     this.#decoder = new DataDecoder({ lineEndings, lineBytes, messageBytes });
     this.#header = new HeaderGuard(limits, recipients);
-    this.#mostBytes = messageBytes + Math.ceil(messageBytes / 4) + 5;
+    this.#maxBytes = messageBytes + Math.ceil(messageBytes / 4) + 5;
   }
 
   get ended(): boolean {
@@ -281,7 +281,7 @@ class MessageIntake {
 
   /** The client exceeded the size by so much that the connection is cut without waiting for the dot. */
   get overrun(): boolean {
-    return this.#decoder.received > this.#mostBytes;
+    return this.#decoder.received > this.#maxBytes;
   }
 
   /** A promise is back-pressure of the disk; it never rejects. */

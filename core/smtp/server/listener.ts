@@ -21,7 +21,7 @@ import { type ForwardedPeer, readProxyHeader } from './proxy-header.js';
 const maxRefused = Math.min(256, connectionShares().refused);
 
 interface ListenerInput {
-  readonly ground: Omit<ListenerContext, 'tlsOptions'>;
+  readonly context: Omit<ListenerContext, 'tlsOptions'>;
   readonly material: TlsMaterial | undefined;
   readonly clients: ClientLimits;
   /** Interval of the checks of deadlines, in milliseconds. */
@@ -30,7 +30,7 @@ interface ListenerInput {
 
 /** One configured listener and its sessions. */
 export class Listener {
-  readonly #ground: ListenerContext;
+  readonly #context: ListenerContext;
   readonly #server: MailServer;
   readonly #clients: ClientLimits;
   readonly #sweepMs: number;
@@ -50,26 +50,26 @@ export class Listener {
   #wake: () => void = () => undefined;
   #accepted = 0;
 
-  constructor({ ground, material, clients, sweepMs }: ListenerInput) {
+  constructor({ context, material, clients, sweepMs }: ListenerInput) {
     this.#clients = clients;
     this.#sweepMs = sweepMs;
-    this.#proxies = parseNetworks(ground.listener.proxyProtocol);
+    this.#proxies = parseNetworks(context.listener.proxyProtocol);
     this.#server = new MailServer({
-      tls: ground.listener.tls,
+      tls: context.listener.tls,
       material,
-      ciphers: ground.listener.ciphers,
-      maxPending: ground.settings().limits.clients,
+      ciphers: context.listener.ciphers,
+      maxPending: context.settings().limits.clients,
       accept: (socket) => this.#accept(socket),
     });
     // Failed handshakes, and connections that broke before their session began.
     this.#server.on('error', (error: Error) => {
-      ground.log.debug({ listener: ground.listener.name, err: error }, 'a connection failed before it was a session');
+      context.log.debug({ listener: context.listener.name, err: error }, 'a connection failed before it was a session');
     });
-    this.#ground = { ...ground, tlsOptions: () => this.#server.startTlsOptions };
+    this.#context = { ...context, tlsOptions: () => this.#server.startTlsOptions };
   }
 
   get settings(): ListenerSettings {
-    return this.#ground.listener;
+    return this.#context.listener;
   }
 
   get sessions(): { readonly open: number; readonly total: number } {
@@ -104,9 +104,9 @@ export class Listener {
       }
       if (!socket.destroyed) this.#takeClient(socket);
     } catch (error) {
-      this.#ground.meter.refused();
+      this.#context.meter.refused();
       const facts = { listener: this.settings.name, proxy, err: error };
-      this.#ground.log.info(facts, 'a connection of a proxy was closed');
+      this.#context.log.info(facts, 'a connection of a proxy was closed');
     } finally {
       this.#unannounced.delete(socket);
     }
@@ -125,8 +125,8 @@ export class Listener {
       socket.once('close', () => place.leave());
       return true;
     }
-    this.#ground.meter.refused();
-    this.#ground.log.debug(
+    this.#context.meter.refused();
+    this.#context.log.debug(
       { listener: this.settings.name, remote: client?.address },
       'a connection was closed: no place',
     );
@@ -192,7 +192,7 @@ export class Listener {
       exempt: this.#clients.isExempt(address),
       localAddress: normalAddress(socket.localAddress ?? ''),
     };
-    const connection = new Connection(this.#ground, socket, peer, (closed) => {
+    const connection = new Connection(this.#context, socket, peer, (closed) => {
       if (place?.place === 'given') place.leave();
       else if (!given) this.#refused -= 1;
       this.#connections.delete(closed);
@@ -205,11 +205,11 @@ export class Listener {
   }
 
   get #limits(): ReturnType<ListenerContext['settings']>['limits'] {
-    return this.#ground.settings().limits;
+    return this.#context.settings().limits;
   }
 
   #sweep(): void {
-    const now = this.#ground.clock.monotonic();
+    const now = this.#context.clock.monotonic();
     for (const connection of this.#connections) connection.check(now);
     this.#server.checkHandshakes(now, this.#limits.tlsSeconds);
     if (this.#retired !== undefined) this.#endWhenEmpty(this.#retired);

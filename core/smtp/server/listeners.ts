@@ -73,7 +73,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const make =
     (materialOf: (name: string) => TlsMaterial | undefined) =>
     (listener: ListenerSettings): Listener => {
-      const ground = {
+      const context = {
         listener,
         hostname,
         postmasterDomain: () => inForce.postmasterDomain,
@@ -85,7 +85,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
         throttle: clients,
         settings: () => inForce.settings,
       };
-      return new Listener({ ground, material: materialOf(listener.name), clients, sweepMs });
+      return new Listener({ context, material: materialOf(listener.name), clients, sweepMs });
     };
 
   const listeners = new ListenerSet(input.settings.listeners, {

@@ -49,7 +49,7 @@ export class SessionState implements SmtpSession {
 export class OpenTransaction implements Transaction {
   readonly id: string = uniqueId();
   readonly session: SessionState;
-  readonly chain: HookList;
+  readonly hooks: HookList;
   readonly reversePath: Address | null;
   readonly declaredSize: number | undefined;
   readonly body: Transaction['body'];
@@ -61,13 +61,13 @@ export class OpenTransaction implements Transaction {
 
   constructor(
     session: SessionState,
-    chain: HookList,
+    hooks: HookList,
     reversePath: Address | null,
     parameters: MailParameters & { readonly stranger: boolean },
   ) {
     this.session = session;
     this.stranger = parameters.stranger;
-    this.chain = chain;
+    this.hooks = hooks;
     this.reversePath = reversePath;
     this.declaredSize = parameters.declaredSize;
     this.body = parameters.body;

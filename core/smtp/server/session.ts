@@ -38,16 +38,16 @@ export class Session {
 
   readonly state: SessionState;
   readonly envelope: EnvelopeCommands;
-  readonly #ground: ListenerContext;
+  readonly #context: ListenerContext;
   readonly #signIn: AuthCommand;
   #after: NextAction | undefined;
   #greeted = false;
 
-  constructor(ground: ListenerContext, state: SessionState) {
-    this.#ground = ground;
+  constructor(context: ListenerContext, state: SessionState) {
+    this.#context = context;
     this.state = state;
-    this.envelope = new EnvelopeCommands(ground, state);
-    this.#signIn = new AuthCommand(ground, state);
+    this.envelope = new EnvelopeCommands(context, state);
+    this.#signIn = new AuthCommand(context, state);
   }
 
   /** True while the next line belongs to an AUTH exchange. */
@@ -64,11 +64,11 @@ export class Session {
 
   /** Decides about the connection; returns the greeting, or its replacement. */
   connect(): SessionReply {
-    const decision = this.#ground.pipeline.snapshot().decide('connect', { session: this.state });
+    const decision = this.#context.pipeline.snapshot().decide('connect', { session: this.state });
     return whenDecided(decision, (made) => {
       if (made.outcome === 'pass') {
         const protocol = this.#lmtp ? 'LMTP' : 'ESMTP';
-        return settledReply(220, `${this.#ground.hostname} ${protocol} Postern`);
+        return settledReply(220, `${this.#context.hostname} ${protocol} Postern`);
       }
       this.#after = 'close';
       if (made.outcome === 'discard') return replies.fault;
@@ -101,11 +101,11 @@ export class Session {
   secure(tls: { readonly protocol: string; readonly cipher: string }): void {
     this.state.secure(tls);
     this.envelope.reset();
-    this.#ground.meter.secured();
+    this.#context.meter.secured();
   }
 
   get #lmtp(): boolean {
-    return this.#ground.listener.mode === 'lmtp';
+    return this.#context.listener.mode === 'lmtp';
   }
 
   #plain(argument: string, answer: () => SessionReply): SessionReply {
@@ -141,13 +141,13 @@ export class Session {
   #hello(verb: 'HELO' | 'EHLO' | 'LHLO', name: string): SessionReply {
     if ((verb === 'LHLO') !== this.#lmtp) return replies.unknown;
     if (!isHelloName(name)) return replies.badHello;
-    const decision = this.#ground.pipeline.snapshot().decide('ehlo', { session: this.state, verb, name });
+    const decision = this.#context.pipeline.snapshot().decide('ehlo', { session: this.state, verb, name });
     return whenDecided(decision, (made) => {
       if (made.outcome === 'discard') return replies.fault;
       if (made.outcome === 'refuse') return this.#refused('ehlo', made.reply);
       this.envelope.reset();
       this.state.hello = { verb, name };
-      return verb === 'HELO' ? settledReply(250, this.#ground.hostname) : this.#capabilities();
+      return verb === 'HELO' ? settledReply(250, this.#context.hostname) : this.#capabilities();
     });
   }
 
@@ -159,10 +159,10 @@ export class Session {
 
   /** Offers only what is supported. */
   #capabilities(): Reply {
-    const { limits } = this.#ground.settings();
+    const { limits } = this.#context.settings();
     return settledReply(
       250,
-      this.#ground.hostname,
+      this.#context.hostname,
       'PIPELINING',
       `SIZE ${limits.messageBytes}`,
       '8BITMIME',
@@ -175,7 +175,7 @@ export class Session {
   }
 
   get #offersTls(): boolean {
-    return this.state.tls === undefined && this.#ground.tlsOptions() !== undefined;
+    return this.state.tls === undefined && this.#context.tlsOptions() !== undefined;
   }
 
   #mail(argument: string): SessionReply {
@@ -184,7 +184,7 @@ export class Session {
     if (this.#signIn.required && this.state.user === undefined) {
       return this.#offersTls && !this.#signIn.offered ? replies.tlsFirst : replies.authFirst;
     }
-    if (this.envelope.count >= this.#ground.settings().limits.transactions) {
+    if (this.envelope.count >= this.#context.settings().limits.transactions) {
       return this.#closeWith(replies.tooManyTransactions);
     }
     const answer = this.envelope.begin(argument);

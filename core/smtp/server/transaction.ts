@@ -13,14 +13,14 @@ import { type SessionReply, OpenTransaction, type SessionState, whenDecided } fr
 
 /** MAIL and RCPT of the current transaction. */
 export class EnvelopeCommands {
-  readonly #ground: ListenerContext;
+  readonly #context: ListenerContext;
   readonly #session: SessionState;
   #transaction: OpenTransaction | undefined;
   #count = 0;
   #over = false;
 
-  constructor(ground: ListenerContext, session: SessionState) {
-    this.#ground = ground;
+  constructor(context: ListenerContext, session: SessionState) {
+    this.#context = context;
     this.#session = session;
   }
 
@@ -42,8 +42,8 @@ export class EnvelopeCommands {
     const transaction = this.#transaction;
     this.#transaction = undefined;
     if (transaction === undefined) return;
-    transaction.chain.emit('ended', { transaction });
-    transaction.chain.letGo();
+    transaction.hooks.emit('ended', { transaction });
+    transaction.hooks.release();
   }
 
   /** After the session, a pending decision must not begin a transaction that no one would end. */
@@ -57,32 +57,32 @@ export class EnvelopeCommands {
    * policy). Authenticated clients and relay networks may request them.
    */
   get takesDsn(): boolean {
-    const { listener, settings } = this.#ground;
+    const { listener, settings } = this.#context;
     const { user, remote } = this.#session;
     return listener.mode !== 'mx' || user !== undefined || isRelayClient(settings(), remote.address);
   }
 
   begin(argument: string): SessionReply {
-    const command = parsePathCommand(argument, 'FROM:', this.#ground.listener.lenientPaths);
+    const command = parsePathCommand(argument, 'FROM:', this.#context.listener.lenientPaths);
     if (command === undefined) return replies.badArguments;
-    const { limits } = this.#ground.settings();
+    const { limits } = this.#context.settings();
     const parameters = readMailParameters(command.parameters, {
       messageBytes: limits.messageBytes,
-      auth: this.#ground.listener.mode === 'submission',
+      auth: this.#context.listener.mode === 'submission',
       dsn: this.takesDsn,
     });
     if (!isMailParameters(parameters)) return parameters;
     const reversePath = readPath(command, '5.1.7', undefined);
     if (isReply(reversePath)) return reversePath;
     if (!command.ascii && !parameters.smtputf8) return replies.needsSmtputf8;
-    const chain = this.#ground.pipeline.snapshot();
-    const transaction = new OpenTransaction(this.#session, chain, reversePath, {
+    const hooks = this.#context.pipeline.snapshot();
+    const transaction = new OpenTransaction(this.#session, hooks, reversePath, {
       ...parameters,
       stranger: !this.takesDsn,
     });
     this.#count += 1;
-    chain.hold();
-    return whenDecided(chain.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
+    hooks.acquire();
+    return whenDecided(hooks.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
   }
 
   #begun(transaction: OpenTransaction, decision: Decision): Reply {
@@ -91,7 +91,7 @@ export class EnvelopeCommands {
       if (this.#over) this.reset();
       return replies.senderOk;
     }
-    transaction.chain.letGo();
+    transaction.hooks.release();
     const answer = decision.outcome === 'refuse' ? decision.reply : replies.fault;
     this.rejected('mailFrom', answer, { reversePath: transaction.reversePath });
     return answer;
@@ -100,25 +100,25 @@ export class EnvelopeCommands {
   recipient(argument: string): SessionReply {
     const transaction = this.#transaction;
     if (transaction === undefined) return replies.mailFirst;
-    const command = parsePathCommand(argument, 'TO:', this.#ground.listener.lenientPaths);
+    const command = parsePathCommand(argument, 'TO:', this.#context.listener.lenientPaths);
     if (command === undefined) return replies.badArguments;
     const dsn = readRcptParameters(command.parameters, { smtputf8: transaction.smtputf8, dsn: this.takesDsn });
     if (!isRcptParameters(dsn)) return dsn;
-    if (transaction.recipients.length >= this.#ground.settings().limits.recipients) return replies.tooManyRecipients;
-    const path = readPath(command, '5.1.3', this.#ground.postmasterDomain());
+    if (transaction.recipients.length >= this.#context.settings().limits.recipients) return replies.tooManyRecipients;
+    const path = readPath(command, '5.1.3', this.#context.postmasterDomain());
     if (path === null) return replies.badArguments;
     if (isReply(path)) return path;
     const address = this.#withoutOwnLiteral(path);
     if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
     const wishes = command.parameters.size === 0 ? undefined : dsn;
-    const decision = transaction.chain.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
+    const decision = transaction.hooks.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
     return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
   }
 
   /** RFC 1123 §5.2.17: a host accepts mail to its own address; here it goes to the postmaster. */
   #withoutOwnLiteral(address: Address): Address {
     const { localAddress: ip } = this.#session;
-    const bareDomain = this.#ground.postmasterDomain();
+    const bareDomain = this.#context.postmasterDomain();
     if (bareDomain === undefined || address.local.toLowerCase() !== 'postmaster') return address;
     const isOwn = address.domain === (isIPv6(ip) ? `[IPv6:${ip}]` : `[${ip}]`);
     return isOwn ? makeAddress(address.local, bareDomain) : address;
@@ -145,7 +145,7 @@ export class EnvelopeCommands {
     const { code, status, lines } = answer;
     const text = lines.join(' ');
     const { id: session, remote } = this.#session;
-    this.#ground.log.info(
+    this.#context.log.info(
       {
         session,
         remote: remote.address,
@@ -158,9 +158,9 @@ export class EnvelopeCommands {
       },
       'rejected',
     );
-    const chain = this.#transaction?.chain ?? this.#ground.pipeline.snapshot();
+    const hooks = this.#transaction?.hooks ?? this.#context.pipeline.snapshot();
     const event = { session: this.#session, stage, code, status: status ?? `${code < 500 ? 4 : 5}.0.0`, text };
-    chain.emit('rejected', { ...event, ...about });
+    hooks.emit('rejected', { ...event, ...about });
   }
 }
 

@@ -17,7 +17,7 @@ export interface CasePlan {
   readonly route: string | null;
 }
 
-interface PlanGround {
+interface PlanContext {
   readonly settings: ClientQueueSettings;
   readonly targets: TargetList;
   readonly finder: HopFinder;
@@ -34,12 +34,12 @@ type Where = Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' |
 export async function planCase(
   where: Where,
   domains: readonly string[],
-  ground: PlanGround,
+  context: PlanContext,
   signal: AbortSignal,
 ): Promise<CasePlan> {
-  if (where.mx !== undefined) return byHosts(where.mx, where, ground, signal);
-  const name = where.route ?? routeOfDomains(domains, ground.settings);
-  return name === undefined ? byDomain(domains, where, ground, signal) : byRoute(name, ground, signal);
+  if (where.mx !== undefined) return byHosts(where.mx, where, context, signal);
+  const name = where.route ?? routeOfDomains(domains, context.settings);
+  return name === undefined ? byDomain(domains, where, context, signal) : byRoute(name, context, signal);
 }
 
 /** The route of queued mail to all of these domains, if they share one. */
@@ -53,7 +53,7 @@ function routeOfDomains(domains: readonly string[], settings: ClientQueueSetting
 async function byHosts(
   hosts: readonly string[],
   where: Where,
-  { targets }: PlanGround,
+  { targets }: PlanContext,
   signal: AbortSignal,
 ): Promise<CasePlan> {
   const protocol = where.protocol ?? 'smtp';
@@ -62,7 +62,7 @@ async function byHosts(
   return { servers, protocol, tls: tlsOf(where, 'opportunistic', undefined), auth: authOf(where.auth), route: null };
 }
 
-async function byRoute(name: string, { settings, finder }: PlanGround, signal: AbortSignal): Promise<CasePlan> {
+async function byRoute(name: string, { settings, finder }: PlanContext, signal: AbortSignal): Promise<CasePlan> {
   const route = routeOf(settings, name);
   const search = await finder.forHosts(route.mx, { signal, allowPrivate: true });
   if (search.outcome !== 'found') throw problem('unavailable', `The route ${name} has no server: ${search.text}.`);
@@ -86,7 +86,7 @@ export function routeOf({ routes }: ClientQueueSettings, name: string): Route {
 async function byDomain(
   domains: readonly string[],
   where: Where,
-  { settings, finder }: PlanGround,
+  { settings, finder }: PlanContext,
   signal: AbortSignal,
 ): Promise<CasePlan> {
   const [domain, ...others] = new Set(domains);

@@ -25,7 +25,7 @@ const sessionOnly = ['auth', 'verify', 'ehlo'] as const;
 /** Options that only apply to explicitly named servers. */
 const besideMx = ['tls', 'port'] as const;
 /** Milliseconds that a caller waits for the addresses of the servers it names. */
-const patienceMs = 30_000;
+const timeoutMs = 30_000;
 
 /** The caller who queues mail. */
 export interface Caller {
@@ -78,7 +78,7 @@ export class Intake {
       if (route !== undefined) throw misplaced(['mx'], 'and route say two things: give one of them');
       const port = where.port ?? (protocol === 'lmtp' ? 24 : 25);
       const key = namedServersKey({ hosts: mx, port, protocol, tls });
-      await new TargetList(settings().targets, finder).find(mx, port, AbortSignal.timeout(patienceMs));
+      await new TargetList(settings().targets, finder).find(mx, port, AbortSignal.timeout(timeoutMs));
       return key;
     }
     const known = route === undefined ? 'smtp' : routeOf(settings(), route).protocol;

@@ -24,14 +24,14 @@ export interface OutgoingRequest {
 }
 
 /** @throws Problem `invalid` with the position of each invalid address or variable */
-export function requestOfCase(definition: CaseDefinition, ground: CaseContext): OutgoingRequest {
-  const domains = definition.envelopes.flatMap((envelope, index) => domainsOf(envelope, index, definition, ground));
+export function requestOfCase(definition: CaseDefinition, context: CaseContext): OutgoingRequest {
+  const domains = definition.envelopes.flatMap((envelope, index) => domainsOf(envelope, index, definition, context));
   return {
     where: definition,
     how: definition,
     assertions: assertionsOf(definition),
     domains,
-    transactions: () => transactionsOf(definition, ground),
+    transactions: () => transactionsOf(definition, context),
   };
 }
 

@@ -31,22 +31,22 @@ export interface CaseContext {
 /** The transactions of a case in order, including repetitions. @throws Problem `invalid` */
 export async function* transactionsOf(
   definition: CaseDefinition,
-  ground: CaseContext,
+  context: CaseContext,
 ): AsyncGenerator<CaseTransaction> {
   for (const envelope of definition.envelopes)
-    for (let count = 0; count < envelope.repeat; count += 1) yield await transactionOf(envelope, definition, ground);
+    for (let count = 0; count < envelope.repeat; count += 1) yield await transactionOf(envelope, definition, context);
 }
 
 async function transactionOf(
   envelope: CaseEnvelope,
   definition: CaseDefinition,
-  ground: CaseContext,
+  context: CaseContext,
 ): Promise<CaseTransaction> {
-  const variables = variablesOf(definition, ground.now());
+  const variables = variablesOf(definition, context.now());
   const expanded = withVariables(envelope, variables);
   const { params, rcpt } = expanded;
   const mail = readReversePath(expanded.mail);
-  const source = await messageOf(expanded, variables, ground);
+  const source = await messageOf(expanded, variables, context);
   const parameters = params.RCPT;
   return {
     mail,
@@ -108,12 +108,12 @@ const safeName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}(\/[A-Za-z0-9_][A-Za-z0-9._-]
 /** Message files that cases may name: regular files below one folder; links are not followed. */
 export class CaseFiles {
   readonly #folder: string | undefined;
-  readonly #mostBytes: number;
+  readonly #maxBytes: number;
 
   /** @param folder absolute; undefined: cases may not name files */
-  constructor(folder: string | undefined, mostBytes: number) {
+  constructor(folder: string | undefined, maxBytes: number) {
     this.#folder = folder;
-    this.#mostBytes = mostBytes;
+    this.#maxBytes = maxBytes;
   }
 
   /** @throws Problem `forbidden` for any other name, without saying why */
@@ -126,7 +126,7 @@ export class CaseFiles {
     if (handle === undefined) throw refused(name);
     try {
       const { size } = await handle.stat();
-      if (size > this.#mostBytes) throw problem('too-large', `The file may have ${this.#mostBytes} bytes at most.`);
+      if (size > this.#maxBytes) throw problem('too-large', `The file may have ${this.#maxBytes} bytes at most.`);
       // A file that grows meanwhile is cut at its first size.
       const { buffer, bytesRead } = await handle.read(Buffer.alloc(size), 0, size, 0);
       return buffer.subarray(0, bytesRead);

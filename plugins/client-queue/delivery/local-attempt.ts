@@ -20,11 +20,11 @@ export interface LocalAttemptContext {
 }
 
 /** Delivers the recipients of a lease to the target of this server that they are routed to. */
-export async function attemptLocally(lease: Lease, ground: LocalAttemptContext): Promise<AttemptResult> {
-  const { clock } = ground;
+export async function attemptLocally(lease: Lease, context: LocalAttemptContext): Promise<AttemptResult> {
+  const { clock } = context;
   const at = clock.now();
   const began = clock.monotonic();
-  const verdicts = new Map(lease.destination === refusedDestination ? refused(lease) : await delivered(lease, ground));
+  const verdicts = new Map(lease.destination === refusedDestination ? refused(lease) : await delivered(lease, context));
   const ms = Math.round(clock.monotonic() - began);
   return { at, ms, verdicts, host: null, tls: null, tellsDsn: false, lost: false, servers: 'answered' };
 }
@@ -39,13 +39,13 @@ function refused({ recipients, entry }: Lease): Verdicts {
   });
 }
 
-async function delivered(lease: Lease, ground: LocalAttemptContext): Promise<Verdicts> {
+async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Verdicts> {
   const { uid, entry, destination } = lease;
   const read = readDestination(destination);
   const fallback = { target: read.kind === 'target' ? read.target : '', destination: '' };
   const found: { missing?: Problem } = {};
   try {
-    const outcomes = await ground.local.deliver({
+    const outcomes = await context.local.deliver({
       id: uid,
       reversePath: entry.sender === null ? null : parseAddress(entry.sender),
       recipients: lease.recipients.map(({ index, address }) => ({
@@ -55,7 +55,7 @@ async function delivered(lease: Lease, ground: LocalAttemptContext): Promise<Ver
       smtputf8: entry.smtputf8,
       fresh: lease.interrupted === false,
       content: () =>
-        opened(ground.queue, uid, (error) => {
+        opened(context.queue, uid, (error) => {
           if (isMissingMessage(error)) found.missing = error;
         }),
     });
@@ -65,15 +65,15 @@ async function delivered(lease: Lease, ground: LocalAttemptContext): Promise<Ver
       if (outcome === undefined) throw new Error('a target must answer for each recipient');
       if (outcome.outcome === 'delivered') return [index, taken(outcome.reply)];
       const { code, status, text } = outcome;
-      return [index, judged(ground.classification(), code, status, text)];
+      return [index, judged(context.classification(), code, status, text)];
     });
   } catch (error) {
     // Any other result of a target would be a verdict on the recipient.
     if (found.missing !== undefined) throw found.missing;
-    ground.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
+    context.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
     const [code, status] = isProblem(error) ? classOf(error).smtp : ([451, '4.3.0'] as const);
     const text = isProblem(error) ? error.message : 'Local error, try again later';
-    const verdict = judged(ground.classification(), code, status, text);
+    const verdict = judged(context.classification(), code, status, text);
     return lease.recipients.map(({ index }) => [index, verdict]);
   }
 }

@@ -11,7 +11,7 @@ import type { ClientQueueSettings } from '../options.js';
 type ResolverSettings = ClientQueueSettings['resolver'];
 
 /** Without name servers of its own, a resolver uses those of the server. */
-type Surroundings = Pick<Configuration, 'hostname' | 'nameServers'>;
+type FinderDeps = Pick<Configuration, 'hostname' | 'nameServers'>;
 
 /** Its name servers. */
 interface Asked {
@@ -27,14 +27,14 @@ interface Answering {
 
 /** Finds servers with the name servers configured now. */
 export class MailFinder implements HopFinder {
-  readonly #surroundings: Surroundings;
+  readonly #surroundings: FinderDeps;
   readonly #clock: Clock;
   #settings: ResolverSettings;
   #asked: Asked;
   #answering: Answering;
 
   /** @throws Problem `invalid` when a name server has no usable address */
-  constructor(settings: ResolverSettings, surroundings: Surroundings, clock: Clock) {
+  constructor(settings: ResolverSettings, surroundings: FinderDeps, clock: Clock) {
     this.#surroundings = surroundings;
     this.#clock = clock;
     this.#settings = settings;

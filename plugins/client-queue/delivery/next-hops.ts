@@ -186,7 +186,7 @@ const unknownRoute = (text: string): NoRoute => ({
   permanent: false,
 });
 /** Timeout of a lookup. */
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 
 /** Their addresses, as far as they may be dialled now: the list may have changed since. Never rejects. */
 async function findNamedServers(
@@ -195,7 +195,7 @@ async function findNamedServers(
   finder: HopFinder,
 ): Promise<HopSearch> {
   try {
-    const hops = await new TargetList(targets, finder).find(hosts, port, AbortSignal.timeout(patienceMs));
+    const hops = await new TargetList(targets, finder).find(hosts, port, AbortSignal.timeout(timeoutMs));
     return { outcome: 'found', site: hosts.join(','), hops };
   } catch (error) {
     return isProblem(error) && error.problem === 'forbidden'

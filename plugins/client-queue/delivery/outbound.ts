@@ -61,7 +61,7 @@ export class Outbound {
   readonly #dead: DeadHosts;
   readonly #hops: NextHops;
   readonly #sites: Sites;
-  readonly #desk: AttemptRunner;
+  readonly #runner: AttemptRunner;
   readonly #scheduler: Scheduler;
   readonly #notices: NoticeSender;
   readonly #figures: QueueFiguresSource;
@@ -94,7 +94,7 @@ export class Outbound {
       destinationOf: (address) => settings.rules.keyOf(address),
     });
     const outgoing = { queue, signer: () => settings.signer, clock };
-    this.#desk = new AttemptRunner({
+    this.#runner = new AttemptRunner({
       ...shared,
       hostname,
       metrics,
@@ -120,8 +120,8 @@ export class Outbound {
       controls,
       sites: this.#sites,
       settings: () => settings.current,
-      attempt: (lease, connections) => this.#desk.attempt(lease, connections),
-      settle: (lease, tried) => this.#desk.settle(lease, tried),
+      attempt: (lease, connections) => this.#runner.attempt(lease, connections),
+      settle: (lease, tried) => this.#runner.settle(lease, tried),
     });
   }
 
@@ -187,9 +187,9 @@ export class Outbound {
   /** Running attempts finish within the given time, or are returned. */
   async stop(remainingMs = Infinity): Promise<void> {
     this.pause();
-    const patience = setTimeout(() => this.#giveUp(), Math.min(maxGraceMs, remainingMs));
+    const timer = setTimeout(() => this.#giveUp(), Math.min(maxGraceMs, remainingMs));
     await this.#scheduler.idle();
-    clearTimeout(patience);
+    clearTimeout(timer);
     await this.#pool.close();
     await this.#notices.stop();
   }
@@ -213,7 +213,7 @@ export class Outbound {
   }
 
   health(): HealthReport {
-    const { unsettled } = this.#desk;
+    const { unsettled } = this.#runner;
     const due = this.#input.queue.nextDue();
     const nextDue =
       due === null ? {} : { nextDueSeconds: Math.max(0, Math.ceil((due - this.#input.clock.now()) / 1000)) };

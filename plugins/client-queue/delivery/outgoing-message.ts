@@ -137,7 +137,7 @@ export async function messageHead(queue: Pick<RelayQueue, 'open'>, uid: string):
   return end < 0 ? start : start.subarray(0, end + 4);
 }
 
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 const maxFields = 200;
 
 /** The header fields of a message, unfolded, for display; the body is not read. */
@@ -147,9 +147,9 @@ export async function headerOf(message: Readable): Promise<readonly (readonly [n
   for await (const chunk of message as AsyncIterable<Buffer>) {
     chunks.push(chunk);
     size += chunk.length;
-    if (size >= mostBytes) break;
+    if (size >= maxBytes) break;
   }
-  const block = scanHeader(Buffer.concat(chunks).subarray(0, mostBytes));
+  const block = scanHeader(Buffer.concat(chunks).subarray(0, maxBytes));
   return block.fields.slice(0, maxFields).map((field) => [field.name, block.value(field)] as const);
 }
 

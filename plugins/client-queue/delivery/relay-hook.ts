@@ -114,7 +114,7 @@ function sentenceOf({ host, address, port, protocol, tls, auth }: Server, index:
 }
 
 /** An outcome of the queue as watchers receive it. */
-export function toldOutcome({ uid, sender, state, reply, hold, ...outcome }: QueueOutcome): Outcome {
+export function outcomeEvent({ uid, sender, state, reply, hold, ...outcome }: QueueOutcome): Outcome {
   const { address, destination, attempts, nextAttempt, at } = outcome;
   const { envelopeId } = outcome.accepted();
   const read = readDestination(destination);

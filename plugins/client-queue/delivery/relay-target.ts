@@ -35,11 +35,11 @@ interface RelayTargetContext {
 type Kind = 'relay' | 'retry' | 'bounce' | 'hold';
 
 /** The targets that create queue entries: `relay` itself, those that take over failed recipients, and `hold`. */
-export function queueTargets(ground: RelayTargetContext): Readonly<Record<Kind, DeliveryTarget>> {
+export function queueTargets(context: RelayTargetContext): Readonly<Record<Kind, DeliveryTarget>> {
   const target = (kind: Kind): DeliveryTarget => ({
     start: async (transaction, recipients) => {
-      const routed = await Promise.all(recipients.map((recipient) => route(ground, kind, transaction, recipient)));
-      return new QueueDelivery(ground, kind, transaction, routed);
+      const routed = await Promise.all(recipients.map((recipient) => route(context, kind, transaction, recipient)));
+      return new QueueDelivery(context, kind, transaction, routed);
     },
   });
   return { relay: target('relay'), retry: target('retry'), bounce: target('bounce'), hold: target('hold') };
@@ -47,14 +47,14 @@ export function queueTargets(ground: RelayTargetContext): Readonly<Record<Kind, 
 
 /** One message on its way into the queue. */
 class QueueDelivery implements Delivery {
-  readonly #ground: RelayTargetContext;
+  readonly #context: RelayTargetContext;
   readonly #kind: Kind;
   readonly #transaction: Transaction;
   readonly #routed: readonly Routed[];
   #prepared: PreparedEntry | undefined;
 
-  constructor(ground: RelayTargetContext, kind: Kind, transaction: Transaction, routed: readonly Routed[]) {
-    this.#ground = ground;
+  constructor(context: RelayTargetContext, kind: Kind, transaction: Transaction, routed: readonly Routed[]) {
+    this.#context = context;
     this.#kind = kind;
     this.#transaction = transaction;
     this.#routed = routed;
@@ -63,7 +63,7 @@ class QueueDelivery implements Delivery {
   async body(message: SpooledMessage): Promise<void> {
     const entry = acceptedEntry(this.#transaction, message, this.#routed, this.#input());
     try {
-      this.#prepared = await this.#ground.queue.prepare(entry, message);
+      this.#prepared = await this.#context.queue.prepare(entry, message);
     } catch (error) {
       if (isProblem(error) && error.problem === 'conflict' && this.#transaction.repeatable === true) return;
       if (isProblem(error) && error.problem === 'unavailable') {
@@ -87,7 +87,7 @@ class QueueDelivery implements Delivery {
   }
 
   #input(): AcceptedInput {
-    const { settings, firstPause, clock } = this.#ground;
+    const { settings, firstPause, clock } = this.#context;
     const { expireAfter, warnAfter, keepDeadLetters } = settings();
     const usual: AcceptedInput = {
       now: clock.now(),
@@ -106,13 +106,13 @@ class QueueDelivery implements Delivery {
     return this.#routed.every(({ destination }) => {
       const read = readDestination(destination);
       if (read.kind === 'servers') return read.servers.protocol === 'lmtp';
-      return read.kind === 'route' && this.#ground.speaksLmtp(read.route);
+      return read.kind === 'route' && this.#context.speaksLmtp(read.route);
     });
   }
 }
 
 async function route(
-  ground: RelayTargetContext,
+  context: RelayTargetContext,
   kind: Kind,
   transaction: Transaction,
   recipient: Recipient,
@@ -121,9 +121,9 @@ async function route(
   if (kind === 'relay') {
     return { recipient, destination: recipient.hop?.destination ?? '', ...(hop && { hop: plainHop(hop) }) };
   }
-  const said = reply === undefined ? {} : { lastReply: recorded(reply, ground.clock.now()) };
+  const said = reply === undefined ? {} : { lastReply: recorded(reply, context.clock.now()) };
   if (kind === 'bounce') return { recipient, destination: refusedDestination, ...said };
-  const original = hop ?? (await ground.local.route(transaction, recipient.address));
+  const original = hop ?? (await context.local.route(transaction, recipient.address));
   if (original === undefined) throw problem('forbidden', 'Relaying denied');
   if (original.target === relayTarget) return { recipient, destination: original.destination, ...said };
   return { recipient, destination: targetKey(original.target), hop: plainHop(original), ...said };

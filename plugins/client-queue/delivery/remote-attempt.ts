@@ -46,9 +46,9 @@ const maxStale = 20;
 export async function attemptRemotely(
   lease: Lease,
   connections: number,
-  ground: RemoteAttemptContext,
+  context: RemoteAttemptContext,
 ): Promise<AttemptResult> {
-  return new RemoteAttempt(lease, connections, ground).run();
+  return new RemoteAttempt(lease, connections, context).run();
 }
 
 type LeasedRecipient = Lease['recipients'][number];
@@ -56,7 +56,7 @@ type LeasedRecipient = Lease['recipients'][number];
 class RemoteAttempt {
   readonly #lease: Lease;
   readonly #connections: number;
-  readonly #ground: RemoteAttemptContext;
+  readonly #context: RemoteAttemptContext;
   readonly #at: number;
   readonly #began: number;
   readonly #verdicts = new Map<number, RecipientVerdict>();
@@ -71,17 +71,17 @@ class RemoteAttempt {
   /** Results of the connections; each may have been a permanent refusal. */
   readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
 
-  constructor(lease: Lease, connections: number, ground: RemoteAttemptContext) {
+  constructor(lease: Lease, connections: number, context: RemoteAttemptContext) {
     this.#lease = lease;
     this.#connections = connections;
-    this.#ground = ground;
+    this.#context = context;
     this.#open = lease.recipients;
-    this.#at = ground.clock.now();
-    this.#began = ground.clock.monotonic();
+    this.#at = context.clock.now();
+    this.#began = context.clock.monotonic();
   }
 
   async run(): Promise<AttemptResult> {
-    const found = await this.#ground.hops.find(this.#lease.destination);
+    const found = await this.#context.hops.find(this.#lease.destination);
     if (found.outcome === 'failed') {
       const { code, status, text, permanent } = found;
       const about = { code, status, text, host: null, retryAfter: null, category: 'network' };
@@ -89,11 +89,11 @@ class RemoteAttempt {
       return this.#tried();
     }
     this.#mustVerify = found.mustVerify === true;
-    const content = await this.#ground.content(this.#lease);
+    const content = await this.#context.content(this.#lease);
     let sessions = 0;
     for (const server of found.servers) {
       if (this.#open.length === 0 || sessions === maxSessions || this.#untried) break;
-      const known = this.#ground.dead.get(server, this.#caller());
+      const known = this.#context.dead.get(server, this.#caller());
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
     }
@@ -103,7 +103,7 @@ class RemoteAttempt {
 
   /** True when the server was reached, whatever its replies. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
-    const { pool, signal, sessions, deadlines = defaultDeadlines } = this.#ground;
+    const { pool, signal, sessions, deadlines = defaultDeadlines } = this.#context;
     this.#host = labelOf(server);
     for (let stale = 0; ; stale += 1) {
       try {
@@ -136,12 +136,12 @@ class RemoteAttempt {
   }
 
   async #messageFor({ capabilities }: ClientSession, content: OutgoingContent): Promise<OutgoingMessage> {
-    const encoded = capabilities.eightBitMime ? undefined : await this.#ground.sevenBitContent(this.#lease);
+    const encoded = capabilities.eightBitMime ? undefined : await this.#context.sevenBitContent(this.#lease);
     return outgoingMessage(this.#lease, this.#open, encoded ?? content);
   }
 
   #isLate(): boolean {
-    return this.#ground.clock.monotonic() - this.#began > latestMs;
+    return this.#context.clock.monotonic() - this.#began > latestMs;
   }
 
   #read(result: MessageResult, session: ClientSession, server: Server): void {
@@ -169,7 +169,7 @@ class RemoteAttempt {
 
   /** What this says about the server, for later callers. */
   #note(result: MessageResult, server: Server): void {
-    const { dead, signal } = this.#ground;
+    const { dead, signal } = this.#context;
     const told = messageEnd(result);
     if (told.end === 'answered') dead.remove(server);
     if (told.end === 'none') dead.spoke(server);
@@ -190,7 +190,7 @@ class RemoteAttempt {
 
   #caller(): Caller {
     const { uid, manual, entry } = this.#lease;
-    return { uid, asked: manual, last: entry.expiresAt <= this.#ground.clock.now() };
+    return { uid, asked: manual, last: entry.expiresAt <= this.#context.clock.now() };
   }
 
   #delivered(recipient: LeasedRecipient, result: MessageResult, place: number, server: Server): void {
@@ -210,7 +210,7 @@ class RemoteAttempt {
 
   /** We closed the connection before the server could have the message. */
   #isCutShort({ kind, afterDot }: ClientFailure): boolean {
-    return this.#ground.signal.aborted && kind !== 'reply' && !afterDot;
+    return this.#context.signal.aborted && kind !== 'reply' && !afterDot;
   }
 
   #failed(recipient: LeasedRecipient, failure: ClientFailure, server: Server): void {
@@ -224,13 +224,13 @@ class RemoteAttempt {
       return;
     }
     if (failure.step !== 'connect') this.#metBy(failure);
-    else if (failure.kind !== 'local') this.#ground.dead.unreached(server, failure, this.#caller());
+    else if (failure.kind !== 'local') this.#context.dead.unreached(server, failure, this.#caller());
     this.#failures.push({ failure, server });
   }
 
   /** Too many wait, or the server stops: no server was asked. A refusal of the system may last, so it is a failure. */
   #isOfHere({ kind, step, cause }: ClientFailure): boolean {
-    return kind === 'local' && (this.#ground.signal.aborted || (step === 'connect' && cause === undefined));
+    return kind === 'local' && (this.#context.signal.aborted || (step === 'connect' && cause === undefined));
   }
 
   /** Recipients without a reply get the most telling failure; permanent only when each server refused permanently. */
@@ -244,7 +244,7 @@ class RemoteAttempt {
   }
 
   #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): RecipientVerdict {
-    const explained = this.#ground.classification().explain(code, status, text, step);
+    const explained = this.#context.classification().explain(code, status, text, step);
     const said = kind === 'reply' ? explained.action : permanent ? 'bounce' : 'defer';
     // A positive reply in the wrong place counts as none.
     const action = said === 'deliver' ? 'defer' : said;
@@ -270,7 +270,7 @@ class RemoteAttempt {
   #tried(): AttemptResult {
     return {
       at: this.#at,
-      ms: Math.round(this.#ground.clock.monotonic() - this.#began),
+      ms: Math.round(this.#context.clock.monotonic() - this.#began),
       verdicts: this.#verdicts,
       host: this.#host ?? this.#lastKnown(),
       tls: this.#tls,

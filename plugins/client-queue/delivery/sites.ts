@@ -124,7 +124,7 @@ const siteOf = (destination: string, found: Servers | NoRoute): string =>
 /** Concurrent lookups in the normal lane. */
 const quickAtOnce = 200;
 /** A lookup that takes longer counts as hanging and leaves its place. Milliseconds. */
-export const patienceMs = 1000;
+export const quickLookupMs = 1000;
 /** Maximum of hanging lookups. */
 const maxHanging = 1000;
 /** Concurrent lookups of domains that hung last time. */
@@ -222,7 +222,7 @@ export class LookupLanes {
 
   async #run(destination: string, lane: Lane): Promise<void> {
     const lookup: Lookup = { lane };
-    const timer = lane === this.#quick ? setTimeout(() => this.#overdue(lookup), patienceMs).unref() : undefined;
+    const timer = lane === this.#quick ? setTimeout(() => this.#overdue(lookup), quickLookupMs).unref() : undefined;
     await this.#look(destination);
     clearTimeout(timer);
     this.#lingering.delete(lookup);

@@ -31,7 +31,7 @@ const maxAtOnce = 200;
 /** A run continues while part of a full batch was sent, and this often when nothing was. */
 const maxInVain = 5;
 /** Wait for further failures of the same message, to report them together. Milliseconds. */
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 
 /** Notices of one entry and kind. */
 interface Batch {
@@ -97,7 +97,7 @@ export class NoticeSender {
   #isRipe({ entry, notices }: Batch): boolean {
     const oldest = Math.min(...notices.map(({ at }) => at));
     // A time in the future was written by a wrong clock.
-    const isOver = Math.abs(this.#input.clock.now() - oldest) >= patienceMs;
+    const isOver = Math.abs(this.#input.clock.now() - oldest) >= timeoutMs;
     return isOver || !entry.recipients.some(({ state }) => state === 'active' || state === 'queued');
   }
 

@@ -250,13 +250,13 @@ const DestinationAnswer = WaitingAnswer.extend({
 });
 
 type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
-type Ground = Pick<QueueSite, 'queue' | 'controls' | 'sites' | 'clock'>;
+type Deps = Pick<QueueSite, 'queue' | 'controls' | 'sites' | 'clock'>;
 
 const maxListed = 1000;
 const maxShared = 100;
 
 /** Destinations with waiting mail or with settings of an operator. */
-export async function waitingDestinations({ queue, controls, sites, clock }: Ground): Promise<readonly Waiting[]> {
+export async function waitingDestinations({ queue, controls, sites, clock }: Deps): Promise<readonly Waiting[]> {
   const { byDestination } = await queue.statistics(clock.now());
   const waiting = byDestination.slice(0, maxListed).map(({ destination }) => destination);
   const controlled = controls.list().map(({ destination }) => destination);
@@ -268,9 +268,9 @@ export async function waitingDestinations({ queue, controls, sites, clock }: Gro
 /** Undefined for an unknown destination. */
 async function oneDestination(
   name: string,
-  { routes, siteNames, pace, policies, ...ground }: DestinationSite,
+  { routes, siteNames, pace, policies, ...deps }: DestinationSite,
 ): Promise<z.output<typeof DestinationAnswer> | undefined> {
-  const { queue, controls, sites, clock } = ground;
+  const { queue, controls, sites, clock } = deps;
   const control = controls.get(name);
   const { byDestination } = await queue.statistics(clock.now());
   const site = isSite(name) ? name : sites.peek(name);

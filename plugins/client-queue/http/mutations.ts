@@ -207,7 +207,7 @@ async function change(
       model: { ...about, requested: count, changed: 0, ...reach, queueSize: queue.size, results: [], sample, dryRun },
     });
   }
-  const location = wayBack(way);
+  const location = referer(way);
   if (!request.confirmed && needsQuestion(mutation, chosen))
     return questionOf(request, {
       mutation,
@@ -277,7 +277,7 @@ function shownSelector({ selector, count }: Chosen): unknown {
 const ownPath = /^\/client\/queue(?:\/(?!\.)[!-.0->@-[\]-~]+)+(?:\?[!-[\]-~]*)?$/;
 
 /** Only paths of the queue. */
-function wayBack(path: string | undefined): string {
+function referer(path: string | undefined): string {
   return path !== undefined && ownPath.test(path) ? path : '/client/queue/list';
 }
 

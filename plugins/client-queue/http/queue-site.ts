@@ -46,7 +46,7 @@ export interface SendingSite {
   readonly intake: Intake;
   readonly uploads: UploadStore;
   /** The current settings for cases. */
-  readonly ground: () => CaseContext;
+  readonly caseContext: () => CaseContext;
   readonly routes: () => readonly string[];
   /** Number of open entries. */
   readonly queueSize: () => number;
@@ -113,7 +113,7 @@ export function clientSite(input: ClientSiteInput): ClientSite {
       finder,
     }),
     uploads: new UploadStore(input.uploads),
-    ground: () => ({ files: files(), hostname, now: () => new Date(clock.now()) }),
+    caseContext: () => ({ files: files(), hostname, now: () => new Date(clock.now()) }),
     routes: () => Object.keys(current().routes),
     queueSize: () => queue.size,
   };

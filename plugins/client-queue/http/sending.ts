@@ -128,13 +128,13 @@ async function withRequest<T>(
   work: (outgoing: OutgoingRequest) => Promise<T>,
 ): Promise<T> {
   const { body, query, request } = given;
-  const ground = site.ground();
-  if (body !== undefined) return work(requestOfCase(body, ground));
+  const caseContext = site.caseContext();
+  if (body !== undefined) return work(requestOfCase(body, caseContext));
   const type = request.contentType ?? '';
-  if (type.startsWith('application/json5')) return work(requestOfCase(await caseOf(request), ground));
+  if (type.startsWith('application/json5')) return work(requestOfCase(await caseOf(request), caseContext));
   const written = fieldOf(request, 'case');
   if (written !== undefined && written.trim() !== '' && !request.files.some(({ size }) => size > 0))
-    return work(inField('case', request, () => requestOfCase(parseCase(written), ground)));
+    return work(inField('case', request, () => requestOfCase(parseCase(written), caseContext)));
   const upload = await uploadOf(site, request);
   try {
     return await work(requestOfMessage(messageQuery(query, request), upload));

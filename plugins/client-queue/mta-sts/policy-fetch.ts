@@ -16,7 +16,7 @@ export interface PolicyFetchContext {
 
 const path = '/.well-known/mta-sts.txt';
 /** As suggested by RFC 8461 §3.3. */
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 /** Addresses of the policy host to try. */
 const maxAddresses = 2;
 
@@ -24,24 +24,24 @@ const maxAddresses = 2;
  * Fetches the policy file of a domain over HTTPS with a valid certificate, without redirects
  * (RFC 8461 §3.3). Rejects with the reason, at the latest when the signal aborts.
  */
-export async function fetchPolicy(domain: string, ground: PolicyFetchContext): Promise<string> {
-  const { signal } = ground;
+export async function fetchPolicy(domain: string, context: PolicyFetchContext): Promise<string> {
+  const { signal } = context;
   const overdue = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(new Error('its policy host did not answer in time')), { once: true });
   });
-  return Promise.race([ask(domain, ground), overdue]);
+  return Promise.race([ask(domain, context), overdue]);
 }
 
-async function ask(domain: string, ground: PolicyFetchContext): Promise<string> {
+async function ask(domain: string, context: PolicyFetchContext): Promise<string> {
   const host = `mta-sts.${domain}`;
-  const addresses = await addressesOf(host, ground);
+  const addresses = await addressesOf(host, context);
   let failure: unknown = new Error(`${host} has no address that may be called`);
   for (const address of addresses.slice(0, maxAddresses)) {
     try {
-      return await get(host, address, ground);
+      return await get(host, address, context);
     } catch (error) {
       failure = error;
-      if (ground.signal.aborted) break;
+      if (context.signal.aborted) break;
     }
   }
   throw failure;
@@ -93,7 +93,7 @@ async function textOf(response: IncomingMessage, host: string): Promise<string> 
   let size = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > mostBytes) throw new Error(`${host} sends more than ${mostBytes} bytes`);
+    if (size > maxBytes) throw new Error(`${host} sends more than ${maxBytes} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');

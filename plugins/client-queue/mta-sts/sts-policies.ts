@@ -22,7 +22,7 @@ interface StsPoliciesInput {
 }
 
 /** Approximate memory limit of all policies: some ten thousand of typical size. Bytes. */
-const mostBytes = 8_000_000;
+const maxBytes = 8_000_000;
 const maxRemembered = 10_000;
 /** Milliseconds that mail waits for a policy host, and for the DNS after its first retry. */
 const fetchMs = 10_000;
@@ -37,7 +37,7 @@ const dayMs = 86_400_000;
 /** MTA-STS policies of domains (RFC 8461), kept over restarts for their lifetime. */
 export class StsPolicies {
   readonly #input: StsPoliciesInput;
-  readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: mostBytes, sizeCalculation: sizeOf });
+  readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: maxBytes, sizeCalculation: sizeOf });
   /** Failed fetches, and until when they are not repeated, by `clock.monotonic()`. */
   readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(cacheSize(maxRemembered));
   /** Until when the DNS is not asked about a domain, by `clock.monotonic()`. */
@@ -132,11 +132,11 @@ export class StsPolicies {
   async #currentId(domain: string): Promise<string | undefined> {
     const { clock, resolver, settings } = this.#input;
     if ((this.#silent.get(domain) ?? 0) > clock.monotonic()) return undefined;
-    const patience = AbortSignal.timeout(Math.min(settings().resolver.timeoutMs, fetchMs) + secondQuestionMs);
+    const signal = AbortSignal.timeout(Math.min(settings().resolver.timeoutMs, fetchMs) + secondQuestionMs);
     try {
-      return policyId((await resolver().resolveTxt(`_mta-sts.${domain}`, { signal: patience })).records);
+      return policyId((await resolver().resolveTxt(`_mta-sts.${domain}`, { signal })).records);
     } catch (error) {
-      const isSilent = patience.aborted || (isDnsFailure(error) && error.kind === 'timeout');
+      const isSilent = signal.aborted || (isDnsFailure(error) && error.kind === 'timeout');
       if (isSilent) this.#silent.set(domain, clock.monotonic() + silentPauseMs);
       return undefined;
     }

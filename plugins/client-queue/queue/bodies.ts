@@ -21,7 +21,7 @@ const uidPattern = /^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$/;
 /** Larger messages are read as streams. */
 const smallBytes = 128 * 1024;
 /** Milliseconds that `close` waits for removals. */
-const patienceMs = 1000;
+const timeoutMs = 1000;
 
 const damaged = () => problem('not-found', 'The message is damaged.');
 
@@ -195,7 +195,7 @@ export class Bodies {
 
   /** Finishes pending removals up to a time limit: the next start removes the rest. */
   close(): Promise<void> {
-    this.#until = this.#input.clock.monotonic() + patienceMs;
+    this.#until = this.#input.clock.monotonic() + timeoutMs;
     return this.#reaper.idle();
   }
 }

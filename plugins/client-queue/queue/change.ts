@@ -54,15 +54,15 @@ export const Change = z.object({
 export type Change = Readonly<z.output<typeof Change>>;
 
 /** Functions that applying a change needs. */
-export interface ChangeGround {
+export interface ChangeDeps {
   readonly intern: (text: string) => string;
   readonly reasonOf: (reply: RecordedReply) => string;
 }
 
 /** Applies the change to the entry. */
-export function applyChange(entry: QueuedEntry, change: Change, ground: ChangeGround): void {
+export function applyChange(entry: QueuedEntry, change: Change, deps: ChangeDeps): void {
   entry.revision = change.revision;
-  for (const recipient of change.recipients ?? []) applyToRecipient(entry, recipient, ground);
+  for (const recipient of change.recipients ?? []) applyToRecipient(entry, recipient, deps);
   if (change.lastAttempt !== undefined) entry.lastAttempt = change.lastAttempt;
   if (change.expiresAt !== undefined) entry.expiresAt = change.expiresAt;
   if (change.warnAt !== undefined) entry.warnAt = change.warnAt;
@@ -72,7 +72,7 @@ export function applyChange(entry: QueuedEntry, change: Change, ground: ChangeGr
   entry.tidy();
 }
 
-function applyToRecipient(entry: QueuedEntry, change: RecipientChange, ground: ChangeGround): void {
+function applyToRecipient(entry: QueuedEntry, change: RecipientChange, deps: ChangeDeps): void {
   const { index, state, attempts, due, manual, reply } = change;
   const recipient = entry.recipients[index];
   if (recipient === undefined) return;
@@ -80,11 +80,11 @@ function applyToRecipient(entry: QueuedEntry, change: RecipientChange, ground: C
   if (attempts !== undefined) recipient.attempts = attempts;
   if (due !== undefined) recipient.due = due;
   if (manual !== undefined) recipient.manual = manual;
-  if (reply !== undefined) setReply(recipient, reply, ground);
+  if (reply !== undefined) setReply(recipient, reply, deps);
 }
 
 /** Shares repeated hosts and texts. */
-export function setReply(recipient: RecipientRecord, reply: RecordedReply, { intern, reasonOf }: ChangeGround): void {
+export function setReply(recipient: RecipientRecord, reply: RecordedReply, { intern, reasonOf }: ChangeDeps): void {
   const { code, status, text, host, at } = reply;
   recipient.reply = { code, status: intern(status), text: intern(text), host: host && intern(host), at };
   recipient.reason = recipient.state === 'delivered' ? '' : intern(reasonOf(reply));

@@ -26,7 +26,7 @@ import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { Acceptance } from './acceptance.js';
 import type { Bodies } from './bodies.js';
-import type { ChangeGround } from './change.js';
+import type { ChangeDeps } from './change.js';
 import type { Journal } from './journal.js';
 import { draftOf } from './draft.js';
 import { DueSignal, type Picked } from './schedule.js';
@@ -57,7 +57,7 @@ export interface FileRelayQueueInput {
   readonly snapshots: Snapshots;
   readonly bodies: Bodies;
   readonly quarantine: Quarantine;
-  readonly ground: ChangeGround;
+  readonly deps: ChangeDeps;
   readonly loaded: Loaded;
   /** The journal consisted of many files: each process that died left one. */
   readonly crowded: boolean;
@@ -149,7 +149,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   async settle(lease: Lease, settlement: Settlement): Promise<void> {
     const active = this.#leases.end(lease);
     const now = this.#input.clock.now();
-    await this.#ledger.commitPatiently(() => settleLease(active.entry, active, settlement, now));
+    await this.#ledger.commitEventually(() => settleLease(active.entry, active, settlement, now));
   }
 
   nextDue(): number | null {
@@ -243,7 +243,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   async noticed(uid: string, noticeIds: readonly string[]): Promise<void> {
     const entry = this.#ledger.find(uid);
     if (entry === undefined || !entry.details.notices.some(({ id }) => noticeIds.includes(id))) return;
-    await this.#ledger.commitPatiently(() => ({
+    await this.#ledger.commitEventually(() => ({
       ...draftOf(entry),
       notices: entry.details.notices
         .filter(({ id }) => !noticeIds.includes(id))
@@ -327,7 +327,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
     for (const lease of this.#leases.takeAll()) {
       const now = this.#input.clock.now();
       const moment = { now, due: now, crashed: false };
-      void this.#ledger.commitPatiently(() => loseLease(lease.entry, lease, moment)).catch(() => undefined);
+      void this.#ledger.commitEventually(() => loseLease(lease.entry, lease, moment)).catch(() => undefined);
     }
     await this.#ledger.close();
     await this.#input.bodies.close();

@@ -10,7 +10,7 @@ import { AppendFailed, LogFull } from '../../../core/spool/commit-log.js';
 import { Backlog } from './statistics.js';
 import { isDamageHold } from './damage-holds.js';
 import { addNotices, draftOf, finish } from './draft.js';
-import { applyChange, type Change, type ChangeGround, type RecipientChange } from './change.js';
+import { applyChange, type Change, type ChangeDeps, type RecipientChange } from './change.js';
 import type { Journal } from './journal.js';
 import { performPending } from './mutation.js';
 import { type EntryLease, isWaiting, type QueuedEntry, type RecipientRecord, waitingState } from './queued-entry.js';
@@ -21,7 +21,7 @@ import { acceptEntry, type StoredAcceptInput } from './stored-entry.js';
 interface LedgerInput {
   readonly journal: Journal;
   readonly snapshots: Snapshots;
-  readonly ground: ChangeGround;
+  readonly deps: ChangeDeps;
   readonly clock: Clock;
   readonly log: Log;
   /** Called when a recipient was scheduled for that time. */
@@ -98,7 +98,7 @@ export class Ledger {
       if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
       throw storageProblem(error);
     }
-    const entry = acceptEntry(accepted, this.#input.ground);
+    const entry = acceptEntry(accepted, this.#input.deps);
     this.#unreleased.add(entry);
     this.#file(entry);
     this.#tidy();
@@ -139,7 +139,7 @@ export class Ledger {
   /**
    * The same for changes that must not be lost: waits until the disk accepts it. Rejects only when the queue closes.
    */
-  async commitPatiently(draft: () => Change): Promise<void> {
+  async commitEventually(draft: () => Change): Promise<void> {
     const change = draft();
     try {
       await this.commit([change]);
@@ -206,7 +206,7 @@ export class Ledger {
   #apply(entry: QueuedEntry, change: Change): void {
     const affected = (change.recipients ?? []).flatMap(({ index }) => entry.recipients[index] ?? []);
     this.schedule.remove(affected);
-    applyChange(entry, change, this.#input.ground);
+    applyChange(entry, change, this.#input.deps);
     this.#place(entry, affected);
   }
 

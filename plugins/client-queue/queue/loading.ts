@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { startError } from '../../../core/problem.js';
-import { applyChange, type ChangeGround } from './change.js';
+import { applyChange, type ChangeDeps } from './change.js';
 import type { Journal } from './journal.js';
 import { type JournalVisitor } from './journal.js';
 import type { Quarantine } from './quarantine.js';
@@ -15,7 +15,7 @@ interface LoadInput {
   readonly files: FileLayer;
   readonly journal: Journal;
   readonly quarantine: Quarantine;
-  readonly ground: ChangeGround;
+  readonly deps: ChangeDeps;
 }
 
 export interface Loaded {
@@ -98,12 +98,12 @@ class Loader {
   }
 
   async #read(name: string): Promise<{ readonly file: SnapshotFile; readonly whole: boolean; readonly upTo: number }> {
-    const { folder, files, quarantine, ground } = this.#input;
+    const { folder, files, quarantine, deps } = this.#input;
     const path = join(folder, name);
     const fd = await files.open(path, 'r');
     const { form, whole, bytes, upTo } = await readSnapshot(files, fd, {
       entry: ({ stored, envelope, historyAt, historyBytes }) => {
-        const entry = restoreEntry(stored, envelope, ground);
+        const entry = restoreEntry(stored, envelope, deps);
         entry.historyAt = historyAt;
         entry.historyBytes = historyBytes;
         this.#add(entry);
@@ -125,20 +125,20 @@ class Loader {
   }
 
   async replay(): Promise<void> {
-    const { journal, quarantine, ground } = this.#input;
+    const { journal, quarantine, deps } = this.#input;
     const visitor: JournalVisitor = {
       accept: (accepted) => {
-        if (!this.entries.has(accepted.envelope.uid)) this.#add(acceptEntry(accepted, ground));
+        if (!this.entries.has(accepted.envelope.uid)) this.#add(acceptEntry(accepted, deps));
       },
       change: (change) => {
         const entry = this.entries.get(change.uid);
         this.token = Math.max(this.token, change.lease?.token ?? 0);
-        if (entry !== undefined && change.revision > entry.revision) applyChange(entry, change, ground);
+        if (entry !== undefined && change.revision > entry.revision) applyChange(entry, change, deps);
       },
       put: (stored, envelope, recent) => {
         const known = this.entries.get(stored.uid);
         if (known !== undefined && known.revision > stored.revision) return;
-        const entry = restoreEntry(stored, envelope, ground);
+        const entry = restoreEntry(stored, envelope, deps);
         entry.historyAt = known?.historyAt ?? 0;
         entry.historyBytes = known?.historyBytes ?? 0;
         if (recent.length > 0) entry.edit.recent = recent.map((attempt) => JSON.stringify(attempt));

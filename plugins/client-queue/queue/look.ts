@@ -23,8 +23,8 @@ export async function lookAtStoppedQueue(folder: string, clock: Clock, log: Log)
   const journal = await Journal.open(join(folder, 'journal'), { files, log, clock });
   const quarantine = new Quarantine({ folder: join(folder, 'quarantine'), files, clock, log });
   const texts = new Interned();
-  const ground = { intern: (text: string): string => texts.of(text), reasonOf: normalReason };
-  const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
+  const deps = { intern: (text: string): string => texts.of(text), reasonOf: normalReason };
+  const loaded = await loadEntries({ folder, files, journal, quarantine, deps });
   await loaded.snapshot?.close();
   const open = loaded.entries.filter(({ finishedAt }) => finishedAt === null);
   const damage = journal.damage.map(({ sentence }) => sentence);

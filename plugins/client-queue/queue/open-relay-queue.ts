@@ -8,7 +8,7 @@ import { makeFolder } from '../../../core/disk/folder.js';
 import type { Log } from '../../../core/log/log.js';
 import type { LinkTarget } from '../../../core/spool/spool.js';
 import { Bodies, shards } from './bodies.js';
-import type { ChangeGround } from './change.js';
+import type { ChangeDeps } from './change.js';
 import { FileRelayQueue } from './file-relay-queue.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';
@@ -53,7 +53,7 @@ export interface RelayQueueOptions extends QueueBounds {
   /** Random integer below `limit`. */
   readonly random?: (limit: number) => number;
   readonly segmentBytes?: number;
-  readonly mostSegments?: number;
+  readonly maxSegments?: number;
   readonly journalBytes?: number;
 }
 
@@ -76,7 +76,7 @@ const defaults = {
   maxFinished: 20_000,
   spreadMs: 5000,
   segmentBytes: 8 * 1024 * 1024,
-  mostSegments: 32,
+  maxSegments: 32,
   journalBytes: 32 * 1024 * 1024,
 };
 
@@ -88,7 +88,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0, maxPauseMs = defaultLongestPauseMs } = options;
   const { quarantineMs = Infinity, quarantineBytes = Infinity } = options;
   const settings = { ...defaults, random: (limit: number) => randomInt(limit), ...options, files };
-  const { folder, clock, log, segmentBytes, mostSegments, journalBytes } = settings;
+  const { folder, clock, log, segmentBytes, maxSegments, journalBytes } = settings;
   await makeFolder(folder, files);
   const quarantine = new Quarantine({ folder: join(folder, 'quarantine'), files, clock, log });
   await quarantine.open();
@@ -98,16 +98,16 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   const journalFolder = join(folder, 'journal');
   const asideBefore = await countIn(files, join(journalFolder, 'aside'));
   const segments = await countIn(files, journalFolder, '.segment');
-  const journal = await Journal.open(journalFolder, { files, log, segmentBytes, maxSegments: mostSegments });
-  const ground = changeGround();
-  const loaded = await loadEntries({ folder, files, journal, quarantine, ground });
+  const journal = await Journal.open(journalFolder, { files, log, segmentBytes, maxSegments });
+  const deps = changeDeps();
+  const loaded = await loadEntries({ folder, files, journal, quarantine, deps });
   if (!loaded.whole && journal.damage.length === 0) {
     const now = new Date(clock.now()).toISOString();
     await journal.note(`damage-${clock.now()}.txt`, `At ${now} the snapshot or the journal of the queue was damaged.`);
   }
   const aside = await journal.countAside();
   const whole = loaded.whole && aside === asideBefore;
-  const maxJournalBytes = Math.max(journalBytes, (segmentBytes * mostSegments) / 2);
+  const maxJournalBytes = Math.max(journalBytes, (segmentBytes * maxSegments) / 2);
   const bounds = { journalBytes, maxJournalBytes };
   const snapshots = new Snapshots({ folder, files, journal, log, current: loaded.snapshot, ...bounds });
   const queue = new FileRelayQueue({
@@ -117,8 +117,8 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
     snapshots,
     bodies,
     quarantine,
-    ground,
-    crowded: segments >= mostSegments / 4,
+    deps,
+    crowded: segments >= maxSegments / 4,
     aside,
     loaded: { ...loaded, whole },
   });
@@ -127,7 +127,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
 }
 
 /** Shares repeated texts and caches their normalised reasons. */
-function changeGround(): ChangeGround {
+function changeDeps(): ChangeDeps {
   const texts = new Interned();
   const intern = (text: string): string => texts.of(text);
   return { intern, reasonOf: normalReason };

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import { type ChangeGround, setReply } from './change.js';
+import { type ChangeDeps, setReply } from './change.js';
 import { encodeEnvelope } from './envelope.js';
 import { flat, QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import { StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './stored-envelope.js';
@@ -62,11 +62,11 @@ export interface StoredAcceptInput {
 }
 
 /** A new entry; recipients wait for their first attempt or, when held, for an operator. */
-export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInput, ground: ChangeGround): QueuedEntry {
+export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInput, deps: ChangeDeps): QueuedEntry {
   const recipients = envelope.recipients.map(({ address, destination }) => {
-    return { address: flat(address), destination: ground.intern(destination), due: envelope.nextAttempt };
+    return { address: flat(address), destination: deps.intern(destination), due: envelope.nextAttempt };
   });
-  const sender = envelope.sender && ground.intern(envelope.sender);
+  const sender = envelope.sender && deps.intern(envelope.sender);
   const form = {
     ...envelope,
     uid: flat(envelope.uid),
@@ -80,7 +80,7 @@ export function acceptEntry({ envelope, traceOffset, checksum }: StoredAcceptInp
   entry.recipients.forEach((recipient, index) => {
     const reply = envelope.recipients[index]?.lastReply;
     if (reply !== undefined) {
-      setReply(recipient, reply, ground);
+      setReply(recipient, reply, deps);
       recipient.state = 'deferred';
     }
     if (entry.hold !== null) recipient.state = 'held';
@@ -127,8 +127,8 @@ function storeRecipient({ address, destination, state, attempts, due, manual, re
 }
 
 /** @param envelope as returned by `encodeEnvelope` */
-export function restoreEntry(stored: StoredEntry, envelope: string, ground: ChangeGround): QueuedEntry {
-  const { intern } = ground;
+export function restoreEntry(stored: StoredEntry, envelope: string, deps: ChangeDeps): QueuedEntry {
+  const { intern } = deps;
   const entry = new QueuedEntry({
     ...stored,
     sender: stored.sender && intern(stored.sender),
@@ -144,7 +144,7 @@ export function restoreEntry(stored: StoredEntry, envelope: string, ground: Chan
     recipient.manual = manual === 1;
     if (reply === null) return;
     const [code, status, text, host, at] = reply;
-    setReply(recipient, { code, status, text, host, at }, ground);
+    setReply(recipient, { code, status, text, host, at }, deps);
   });
   entry.revision = stored.revision;
   entry.lastAttempt = stored.lastAttempt;

@@ -150,7 +150,7 @@ export class Upkeep {
     if (!this.#swept && this.#ready && this.#isBegun) await this.#sweep(now);
     for (const lease of leases.takeOverdue()) {
       const due = now + random(spreadMs);
-      await ledger.commitPatiently(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
+      await ledger.commitEventually(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
     }
     await this.#followClock(now);
     const { isSteady: steady, hasJumped: jumped } = this.#watch;
@@ -230,7 +230,7 @@ export class Upkeep {
   }
 
   /** Changes open entries, in batches. */
-  async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>, isPatient = false): Promise<void> {
+  async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>, isEventual = false): Promise<void> {
     const { ledger } = this.#input;
     const slice = new TimeSlice();
     let some: QueuedEntry[] = [];
@@ -241,7 +241,7 @@ export class Upkeep {
         await ledger.commit(eachOf(entries, changesOf));
       } catch (error) {
         // It stays in memory and is written later.
-        if (!isPatient || !isUnwritable(error)) throw error;
+        if (!isEventual || !isUnwritable(error)) throw error;
       }
     };
     for (const entry of ledger.open.values()) {

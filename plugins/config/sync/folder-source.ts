@@ -40,7 +40,7 @@ export class FolderSource implements ConfigurationSource {
     this.shown = resolve(folder, address);
   }
 
-  async look({ mostBytes, signal }: LookBounds): Promise<SourceSnapshot> {
+  async look({ maxBytes, signal }: LookBounds): Promise<SourceSnapshot> {
     const listing = await this.#list(signal);
     const { found, skipped } = listing;
     return {
@@ -49,7 +49,7 @@ export class FolderSource implements ConfigurationSource {
       read: (name) =>
         this.#read(
           found.find((file) => file.name === name),
-          mostBytes,
+          maxBytes,
         ),
       confirm: async () => {
         if (!isDeepStrictEqual(await this.#list(signal), listing)) throw changes();
@@ -79,13 +79,13 @@ export class FolderSource implements ConfigurationSource {
     return { found, skipped };
   }
 
-  async #read(file: Found | undefined, mostBytes: number): Promise<Buffer> {
+  async #read(file: Found | undefined, maxBytes: number): Promise<Buffer> {
     if (file === undefined) throw changes();
     const handle = await attempt(() => open(file.real, 'r'), file.name);
     try {
       const { size, ino } = await handle.stat();
       if (ino !== file.inode) throw changes();
-      if (size > mostBytes) throw problem('invalid', `${file.name} is larger than ${mostBytes} bytes.`);
+      if (size > maxBytes) throw problem('invalid', `${file.name} is larger than ${maxBytes} bytes.`);
       return await handle.readFile();
     } finally {
       await handle.close();

@@ -62,8 +62,8 @@ async function readAll(
     const intact = known !== undefined && sha256Of(known) === sha256;
     const text = intact ? known : decodeText(await snapshot.read(name), name);
     bytes += Buffer.byteLength(text);
-    if (bytes > bounds.mostBytes) {
-      throw problem('invalid', `All files together are larger than ${bounds.mostBytes} bytes (maxBytes).`);
+    if (bytes > bounds.maxBytes) {
+      throw problem('invalid', `All files together are larger than ${bounds.maxBytes} bytes (maxBytes).`);
     }
     pulled.push({ name, layer, text, sha256: sha256Of(text) });
   }

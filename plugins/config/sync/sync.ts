@@ -151,13 +151,13 @@ export class Sync {
   }
 
   async #look(settings: SyncSettings): Promise<PulledLayers> {
-    const { timeoutSeconds, maxBytes: mostBytes } = settings;
+    const { timeoutSeconds, maxBytes } = settings;
     const signal = abortAfter(timeoutSeconds * 1000, this.#left.signal);
     const pulled = await pullLayers({
       source: this.#open(settings),
       layers: this.#layers(settings),
       stored: this.#folder.stored(),
-      bounds: { mostBytes, signal },
+      bounds: { maxBytes, signal },
     }).catch((error: unknown) => {
       this.#refuseOther(settings);
       if (signal.aborted && !isProblem(error)) throw problem('unavailable', 'The source does not answer in time.');

@@ -147,12 +147,12 @@ class WebReader {
   }
 
   /** @throws Problem `unavailable` when it cannot be reached, `invalid` when its content is unusable */
-  async get(url: URL, { mostBytes, signal }: LookBounds, tag?: string): Promise<WebAnswer | 'not modified'> {
+  async get(url: URL, { maxBytes, signal }: LookBounds, tag?: string): Promise<WebAnswer | 'not modified'> {
     try {
       const response = await this.#follow(url, signal, tag);
       if (response.status === 304) return 'not modified';
       if (response.status !== 200) throw refused(url, response.status);
-      return { body: await bodyOf(response, mostBytes, url), tag: response.headers.get('ETag') ?? undefined };
+      return { body: await bodyOf(response, maxBytes, url), tag: response.headers.get('ETag') ?? undefined };
     } catch (cause) {
       if (isProblem(cause)) throw cause;
       throw unreachable(url, signal, cause);
@@ -199,13 +199,13 @@ function redirected(from: URL, location: string | null): URL {
   return to;
 }
 
-async function bodyOf(response: Response, mostBytes: number, url: URL): Promise<Buffer> {
+async function bodyOf(response: Response, maxBytes: number, url: URL): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const received: AsyncIterable<Uint8Array> | null = response.body;
   for await (const chunk of received ?? []) {
     size += chunk.length;
-    if (size > mostBytes) throw problem('invalid', `${shown(url)} is larger than ${mostBytes} bytes.`);
+    if (size > maxBytes) throw problem('invalid', `${shown(url)} is larger than ${maxBytes} bytes.`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

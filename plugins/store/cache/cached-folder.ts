@@ -84,8 +84,8 @@ export class CachedFolder {
   async #read(now: number, force: boolean): Promise<FolderRows | undefined> {
     if (!this.#isLoaded) await this.#load();
     this.#isLoaded = true;
-    const ground = { root: this.#site.root, folder: this.#path, now, timeSlice: this.#timeSlice };
-    const names = await readNames(this.#names, ground, force);
+    const deps = { root: this.#site.root, folder: this.#path, now, timeSlice: this.#timeSlice };
+    const names = await readNames(this.#names, deps, force);
     if (names === undefined) return this.#forget();
     if (this.#found !== undefined) attach(names.rows, this.#found);
     this.#found = undefined;

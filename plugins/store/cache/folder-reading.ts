@@ -16,7 +16,7 @@ export interface FolderNames {
 
 export const nothingRead: FolderNames = { rows: noRows, stamps: { new: null, cur: null } };
 
-export interface ReadingGround {
+export interface ReadingDeps {
   /** Resolved folder of the mailboxes. */
   readonly root: string;
   /** Absolute. */
@@ -39,11 +39,11 @@ const looks = 4;
  */
 export async function readNames(
   known: FolderNames,
-  ground: ReadingGround,
+  deps: ReadingDeps,
   force: boolean,
 ): Promise<FolderNames | undefined> {
   const builders: RowBuilder[] = [];
-  const names = await readUntilQuiet(force ? { ...known, stamps: nothingRead.stamps } : known, ground, builders);
+  const names = await readUntilQuiet(force ? { ...known, stamps: nothingRead.stamps } : known, deps, builders);
   for (const builder of builders) builder.release();
   return names;
 }
@@ -51,30 +51,30 @@ export async function readNames(
 /** @param builders receives the builders whose rows are in use */
 async function readUntilQuiet(
   known: FolderNames,
-  ground: ReadingGround,
+  deps: ReadingDeps,
   builders: RowBuilder[],
 ): Promise<FolderNames | undefined> {
   let names = known;
   let before: Directories | undefined;
   for (let look = 1; ; look++) {
-    const { changed, stamps } = changedSince(names, ground);
+    const { changed, stamps } = changedSince(names, deps);
     if (!changed.new && !changed.cur) return names;
     const reread = widened(names.rows, changed);
     // A read is compared only with the one before it.
     if (builders.length === 2) builders.shift()?.release();
-    const found = await readDirectories(ground, reread, names.rows, builders);
+    const found = await readDirectories(deps, reread, names.rows, builders);
     if (found === undefined) return undefined;
     const agrees = before !== undefined && isAlike(before, found);
     const rows = agrees ? names.rows : mergeRows(names.rows, found.rows, reread);
     const seen = { ...stamps, ...found.stamps };
-    const isQuiet = maildirNames.every((name) => stampAt(join(ground.folder, name)).text === seen[name].text);
+    const isQuiet = maildirNames.every((name) => stampAt(join(deps.folder, name)).text === seen[name].text);
     const last = names;
-    names = { rows, stamps: settledOf(seen, ground.now) };
+    names = { rows, stamps: settledOf(seen, deps.now) };
     if (isQuiet && (agrees || maildirNames.every((name) => names.stamps[name] !== null))) return names;
     // Messages of either of the last two reads: one too many is better than one too few.
     if (look === looks) return { rows: mergeRows(rows, last.rows, neither), stamps: nothingRead.stamps };
     before = found;
-    await ground.timeSlice.yieldIfDue();
+    await deps.timeSlice.yieldIfDue();
   }
 }
 
@@ -86,7 +86,7 @@ function isAlike(a: Directories, b: Directories): boolean {
 
 type Stamps = Record<'new' | 'cur', Stamp>;
 
-function changedSince({ stamps }: FolderNames, { folder }: ReadingGround): { changed: Reread; stamps: Stamps } {
+function changedSince({ stamps }: FolderNames, { folder }: ReadingDeps): { changed: Reread; stamps: Stamps } {
   const [fresh, current] = maildirNames.map((name) => stampAt(join(folder, name)));
   const now: Stamps = { new: fresh ?? nowhere, cur: current ?? nowhere };
   // When both are missing, the folder may be gone.
@@ -110,7 +110,7 @@ interface Directories {
 
 /** `new` before `cur`: a message that is moved meanwhile is seen twice, not never. */
 async function readDirectories(
-  ground: ReadingGround,
+  deps: ReadingDeps,
   reread: Reread,
   known: FolderRows,
   builders: RowBuilder[],
@@ -123,21 +123,21 @@ async function readDirectories(
   builders.push(builder);
   for (const name of maildirNames) {
     if (!reread[name]) continue;
-    const path = join(ground.folder, name);
-    directory = ConfinedDirectory.open(ground.root, path);
+    const path = join(deps.folder, name);
+    directory = ConfinedDirectory.open(deps.root, path);
     stamps[name] = directory?.stamp() ?? stampAt(path);
     if (directory === undefined) continue;
     opened++;
     try {
       for (const names of directory.files()) {
         builder.add(names, name === 'cur');
-        await ground.timeSlice.yieldIfDue();
+        await deps.timeSlice.yieldIfDue();
       }
     } finally {
       directory.close();
     }
   }
-  if (opened === 0 && !isFolder(ground)) return undefined;
+  if (opened === 0 && !isFolder(deps)) return undefined;
   return { reread, rows: builder.finish(), stamps };
 }
 
@@ -147,7 +147,7 @@ function knownFacts(known: FolderRows, name: string): FileFacts | undefined {
   return row < 0 ? undefined : { receivedAt: known.receivedAt[row] ?? 0, size: known.size[row] ?? 0 };
 }
 
-function isFolder({ root, folder }: ReadingGround): boolean {
+function isFolder({ root, folder }: ReadingDeps): boolean {
   const directory = ConfinedDirectory.open(root, folder);
   directory?.close();
   return directory !== undefined;

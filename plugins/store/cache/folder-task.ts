@@ -27,7 +27,7 @@ export interface PageQuestion extends MessageQuestion {
   readonly limit: number;
   readonly cursor?: string | undefined;
   /** Time limit in milliseconds for reading messages during a search. */
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
 }
 
 export interface FolderTask {

@@ -1,5 +1,5 @@
 import { parentPort } from 'node:worker_threads';
-import { FolderCabinet } from './folder-cabinet.js';
+import { FolderCache } from './folder-cache.js';
 import type { FolderReply, FolderTask } from './folder-task.js';
 
 /** A message to the thread: a task with its number, or the closing of a site. */
@@ -8,28 +8,28 @@ export type WorkerMessage = { readonly number: number } & (
 );
 
 /** Folders are read in this thread: disk waits and scans of a hundred thousand names block no other work. */
-const cabinets = new Map<string, FolderCabinet>();
+const caches = new Map<string, FolderCache>();
 
 function keyOf({ root, files }: FolderTask['site']): string {
   return `${root}\n${files ?? ''}`;
 }
 
-function cabinetOf(site: FolderTask['site']): FolderCabinet {
-  const known = cabinets.get(keyOf(site));
-  const cabinet = known ?? new FolderCabinet(site);
-  if (known === undefined) cabinets.set(keyOf(site), cabinet);
-  return cabinet;
+function cacheOf(site: FolderTask['site']): FolderCache {
+  const known = caches.get(keyOf(site));
+  const cache = known ?? new FolderCache(site);
+  if (known === undefined) caches.set(keyOf(site), cache);
+  return cache;
 }
 
 async function reply(message: WorkerMessage): Promise<FolderReply> {
   try {
     if ('close' in message) {
-      cabinets.get(keyOf(message.close))?.close();
-      cabinets.delete(keyOf(message.close));
+      caches.get(keyOf(message.close))?.close();
+      caches.delete(keyOf(message.close));
       return { ok: true, answer: null };
     }
     const { site, folder, question, now } = message.task;
-    return { ok: true, answer: (await cabinetOf(site).answer(folder, question, now)) ?? null };
+    return { ok: true, answer: (await cacheOf(site).answer(folder, question, now)) ?? null };
   } catch (error) {
     return { ok: false, error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
   }

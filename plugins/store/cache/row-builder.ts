@@ -21,7 +21,7 @@ export interface FileFacts {
 
 const fewest = 1000;
 const most = 200_000;
-const usualNameBytes = 96;
+const averageNameBytes = 96;
 const capitalF = 70;
 const capitalS = 83;
 
@@ -44,7 +44,7 @@ export class RowBuilder {
   constructor(ask: (name: string) => FileFacts | undefined, expected = 0) {
     this.#ask = ask;
     const count = Math.max(fewest, Math.min(expected, most));
-    this.#rows = spares.pop() ?? emptyRows(count, roomFor(count * usualNameBytes));
+    this.#rows = spares.pop() ?? emptyRows(count, roomFor(count * averageNameBytes));
   }
 
   /** Returns its buffers to the next builder: rows that it has finished must no longer be used. */

@@ -10,7 +10,7 @@ export interface Found {
   readonly searchedAll: boolean;
 }
 
-export interface SearchGround {
+export interface SearchDeps {
   readonly timeSlice: TimeSlice;
   /** By `performance.now()`. */
   readonly until: number;
@@ -22,12 +22,12 @@ export async function searchRows(
   rows: FolderRows,
   candidates: Uint32Array,
   words: readonly string[],
-  ground: SearchGround,
+  deps: SearchDeps,
 ): Promise<Found> {
   for (;;) {
     const { log } = folder;
-    const read = await readMissing(folder, rows, candidates, words, ground);
-    const offsets = await matchingOffsets(log, words, ground);
+    const read = await readMissing(folder, rows, candidates, words, deps);
+    const offsets = await matchingOffsets(log, words, deps);
     // Another search may have discarded the log meanwhile.
     const isSame = folder.log === log;
     if (isSame && offsets === undefined) folder.forgetSummaries();
@@ -53,7 +53,7 @@ async function readMissing(
   rows: FolderRows,
   candidates: Uint32Array,
   words: readonly string[],
-  { timeSlice, until }: SearchGround,
+  { timeSlice, until }: SearchDeps,
 ): Promise<Read> {
   const matched = new Set<number>();
   const heads = folder.heads();
@@ -79,7 +79,7 @@ function hasAll(text: string, words: readonly string[]): boolean {
 async function matchingOffsets(
   log: SummaryLog,
   words: readonly string[],
-  { timeSlice }: SearchGround,
+  { timeSlice }: SearchDeps,
 ): Promise<ReadonlySet<number> | undefined> {
   const found = new Set<number>();
   const bytes = words.map((word) => Buffer.from(word, 'utf8')).toSorted((a, b) => b.length - a.length);

@@ -11,7 +11,7 @@ const markBytes = 8;
 const gatherBytes = 256 * 1024;
 /** Maximum bytes of memory while the file cannot be written. */
 const maxGathered = 16 * 1024 * 1024;
-const usualRecordBytes = 2048;
+const averageRecordBytes = 2048;
 const sliceBytes = 1024 * 1024;
 /** Offsets have 32 bits. */
 const maxLogBytes = 0xf000_0000;
@@ -127,7 +127,7 @@ export class SummaryLog {
 
   /** The record at that offset; undefined when there is none that is intact. */
   read(offset: number): Buffer | undefined {
-    const head = this.#bytes(offset, Math.min(this.end, offset + usualRecordBytes));
+    const head = this.#bytes(offset, Math.min(this.end, offset + averageRecordBytes));
     const length = recordLength(head, 0);
     if (length === undefined || offset + length > this.end) return undefined;
     const record = length <= head.length ? head.subarray(0, length) : this.#bytes(offset, offset + length);

@@ -6,7 +6,7 @@ import type { MailboxQuotas, QuotaReservation } from './mailbox-quota.js';
 import type { MaildirTree } from '../maildir/maildir.js';
 import { hasMark } from '../maildir/maildir-name.js';
 
-export interface PlaceGround {
+export interface PlaceDeps {
   readonly maildirs: Pick<MaildirTree, 'ensure'>;
   /** Without quotas if absent. */
   readonly quotas?: Pick<MailboxQuotas, 'reserve' | 'noteChange'>;
@@ -14,7 +14,7 @@ export interface PlaceGround {
 
 /** One mailbox of a delivery: the target folder and the reserved quota. */
 export class MailboxDelivery {
-  readonly #ground: PlaceGround;
+  readonly #deps: PlaceDeps;
   readonly #mailbox: MailboxName;
   /** Mark of a delivery that may have happened before a crash: a message with this mark means that it is done. */
   readonly #mark: string | undefined;
@@ -25,8 +25,8 @@ export class MailboxDelivery {
   #refusal: Problem | undefined;
   #isGivenUp = false;
 
-  constructor(ground: PlaceGround, mailbox: MailboxName, mark: string | undefined, mayBeThere: boolean) {
-    this.#ground = ground;
+  constructor(deps: PlaceDeps, mailbox: MailboxName, mark: string | undefined, mayBeThere: boolean) {
+    this.#deps = deps;
     this.#mailbox = mailbox;
     this.#mark = mark;
     this.#mayBeThere = mayBeThere;
@@ -47,7 +47,7 @@ export class MailboxDelivery {
     await this.find();
     if (this.#folder === undefined) return;
     try {
-      this.#room = await this.#ground.quotas?.reserve(this.#mailbox, size);
+      this.#room = await this.#deps.quotas?.reserve(this.#mailbox, size);
     } catch (error) {
       if (!isProblem(error) || error.problem !== 'mailbox-full') throw error;
       this.#refusal = error;
@@ -58,7 +58,7 @@ export class MailboxDelivery {
 
   /** Creates the mailbox again if it has vanished. */
   async find(): Promise<void> {
-    const inbox = await this.#ground.maildirs.ensure(this.#mailbox);
+    const inbox = await this.#deps.maildirs.ensure(this.#mailbox);
     this.#folder = this.#mayBeThere && (await this.#isThere(inbox)) ? undefined : `${inbox}/new`;
     // A second call follows a failed attempt.
     this.#mayBeThere = true;
@@ -69,7 +69,7 @@ export class MailboxDelivery {
     const room = this.#room;
     this.#room = undefined;
     if (this.#folder === undefined) room?.release();
-    else void (room?.commit(size, count) ?? this.#ground.quotas?.noteChange(this.#mailbox, size, count));
+    else void (room?.commit(size, count) ?? this.#deps.quotas?.noteChange(this.#mailbox, size, count));
   }
 
   /** Releases the reservation: the message is not delivered. */

@@ -19,7 +19,7 @@ import type { StoreMetrics } from './store-metrics.js';
 /** Attempts after a name conflict or a vanished mailbox. */
 const tries = 3;
 
-export interface DeliveryGround {
+export interface DeliveryDeps {
   readonly maildirs: MaildirTree;
   readonly names: UniqueNames;
   /** Without quotas if absent. */
@@ -31,19 +31,19 @@ export interface DeliveryGround {
 }
 
 /** Delivers messages to the `new` folder of mailboxes; the destination of a hop is the user name, `local@domain`. */
-export function maildirTarget(ground: DeliveryGround): DeliveryTarget {
+export function maildirTarget(deps: DeliveryDeps): DeliveryTarget {
   return {
     // Async, so that an invalid destination rejects instead of throwing.
     start: (transaction, recipients) =>
-      Promise.resolve().then(() => new MaildirDelivery(ground, recipients, transaction)),
-    finder: () => placedMessageFinder(ground.maildirs.root),
+      Promise.resolve().then(() => new MaildirDelivery(deps, recipients, transaction)),
+    finder: () => placedMessageFinder(deps.maildirs.root),
     explain: ({ destination }) => Promise.resolve([`It is put into the INBOX of ${destination}, on this server.`]),
   };
 }
 
 /** Delivery of one message to the mailboxes of its recipients: once per mailbox, however many recipients share it. */
 class MaildirDelivery implements Delivery {
-  readonly #ground: DeliveryGround;
+  readonly #deps: DeliveryDeps;
   readonly #recipients: readonly Recipient[];
   readonly #mark: string | undefined;
   /** By destination. */
@@ -53,13 +53,13 @@ class MaildirDelivery implements Delivery {
   #aborted = false;
   #isCommitted = false;
 
-  constructor(ground: DeliveryGround, recipients: readonly Recipient[], { id, repeatable, fresh }: Transaction) {
-    this.#ground = ground;
+  constructor(deps: DeliveryDeps, recipients: readonly Recipient[], { id, repeatable, fresh }: Transaction) {
+    this.#deps = deps;
     this.#mark = repeatable === true ? markOf(id) : undefined;
     const mayBeThere = fresh !== true;
     this.#recipients = recipients;
     const place = (user: string): MailboxDelivery =>
-      new MailboxDelivery(ground, mailboxNameOfUser(user), this.#mark, mayBeThere);
+      new MailboxDelivery(deps, mailboxNameOfUser(user), this.#mark, mayBeThere);
     this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 
@@ -77,7 +77,7 @@ class MaildirDelivery implements Delivery {
   async commit(): Promise<readonly RecipientOutcome[]> {
     const message = this.#message;
     if (message === undefined) throw new Error('commit before body');
-    const { clock, metrics } = this.#ground;
+    const { clock, metrics } = this.#deps;
     const began = clock.monotonic();
     try {
       await this.#place(message);
@@ -103,7 +103,7 @@ class MaildirDelivery implements Delivery {
     if (placed.length === 0) return;
     if (this.#isCommitted) this.#note(-message.size, -1);
     if (await message.rollback(placed)) return;
-    this.#ground.log.error('possible duplicate: a delivery could not be taken back');
+    this.#deps.log.error('possible duplicate: a delivery could not be taken back');
   }
 
   /** Mailboxes that are not full. */
@@ -142,7 +142,7 @@ class MaildirDelivery implements Delivery {
   }
 
   #placement(folder: string, size: number): LinkTarget {
-    const { names } = this.#ground;
+    const { names } = this.#deps;
     // A repeated delivery uses its mark instead of a random part.
     return { folder, name: names.next(size, this.#mark), isUnique: this.#mark === undefined, owner: targets.mailbox };
   }
@@ -154,7 +154,7 @@ class MaildirDelivery implements Delivery {
   }
 
   #fault(error: unknown): Error {
-    const { health, metrics, log } = this.#ground;
+    const { health, metrics, log } = this.#deps;
     const fault = asStorageProblem(error);
     health.failed(fault.details.cause);
     metrics.failed(this.#places.size);

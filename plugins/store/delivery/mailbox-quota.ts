@@ -31,7 +31,7 @@ export interface QuotaReservation {
   release(): void;
 }
 
-interface QuotaGround {
+interface QuotaDeps {
   readonly files: FileLayer;
   readonly clock: Clock;
   readonly log: Log;
@@ -59,15 +59,15 @@ interface Known extends MailboxUsage {
  * count. Compatible with other programs that use the file. An estimate that is recounted when in doubt.
  */
 export class MailboxQuotas {
-  readonly #ground: QuotaGround;
+  readonly #deps: QuotaDeps;
   readonly #counting = new Map<string, Promise<MailboxUsage>>();
   readonly #held: QuotaReservations;
   readonly #turns = new KeyedMutex();
   readonly #absent = new LRUCache<string, true>({ ...cacheSize(10_000), ttl: absentMs });
 
-  constructor(ground: QuotaGround) {
-    this.#ground = ground;
-    this.#held = new QuotaReservations(ground.clock);
+  constructor(deps: QuotaDeps) {
+    this.#deps = deps;
+    this.#held = new QuotaReservations(deps.clock);
   }
 
   /**
@@ -75,13 +75,13 @@ export class MailboxQuotas {
    * mailbox without a quota.
    */
   requireRoom(mailbox: MailboxName, bytes: number): Promise<void> | undefined {
-    const limit = this.#ground.limitOf(mailbox);
+    const limit = this.#deps.limitOf(mailbox);
     return limit === null ? undefined : this.#admit(mailbox, bytes, limit);
   }
 
   /** Like `requireRoom`, but also reserves the bytes. The caller must commit or release the reservation. */
   reserve(mailbox: MailboxName, bytes: number): Promise<QuotaReservation> | undefined {
-    const limit = this.#ground.limitOf(mailbox);
+    const limit = this.#deps.limitOf(mailbox);
     return limit === null ? undefined : this.#reserve(mailbox, bytes, limit);
   }
 
@@ -118,7 +118,7 @@ export class MailboxQuotas {
     const known = await this.#known(mailbox, limit);
     const fits = ({ size }: MailboxUsage): boolean => size + this.#held.bytes(this.#fileOf(mailbox)) + bytes <= limit;
     if (known !== undefined && fits(known)) return;
-    const isFresh = known !== undefined && this.#ground.clock.now() - known.changedAt < recountAfterMs;
+    const isFresh = known !== undefined && this.#deps.clock.now() - known.changedAt < recountAfterMs;
     if (!isFresh && fits(await this.#recount(mailbox, limit))) return;
     throw problem('mailbox-full', 'There is no room left in this mailbox: its quota is used up.');
   }
@@ -127,7 +127,7 @@ export class MailboxQuotas {
   async noteChange(mailbox: MailboxName, bytes: number, count: number): Promise<void> {
     const path = this.#fileOf(mailbox);
     if ((bytes === 0 && count === 0) || this.#absent.has(path)) return;
-    const { files, log } = this.#ground;
+    const { files, log } = this.#deps;
     try {
       // A FIFO without a reader would block a thread.
       const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_NOFOLLOW | constants.O_NONBLOCK;
@@ -167,9 +167,9 @@ export class MailboxQuotas {
   }
 
   async #count(mailbox: MailboxName, limit: number): Promise<MailboxUsage> {
-    const { files, log } = this.#ground;
-    const usage = await this.#ground.count(mailbox);
-    const temporary = join(this.#ground.pathOf(mailbox), 'tmp', `maildirsize.${uniqueId()}`);
+    const { files, log } = this.#deps;
+    const usage = await this.#deps.count(mailbox);
+    const temporary = join(this.#deps.pathOf(mailbox), 'tmp', `maildirsize.${uniqueId()}`);
     try {
       const fd = await files.open(temporary, 'wx', 0o600);
       try {
@@ -187,7 +187,7 @@ export class MailboxQuotas {
   }
 
   #fileOf(mailbox: MailboxName): string {
-    return `${this.#ground.pathOf(mailbox)}/maildirsize`;
+    return `${this.#deps.pathOf(mailbox)}/maildirsize`;
   }
 }
 

@@ -281,7 +281,7 @@ type ListedDraft = Pick<MessageSummary, 'id' | 'size' | 'from' | 'to' | 'subject
   readonly savedAt: string;
 };
 
-interface DraftListGround {
+interface DraftListDeps {
   readonly shelf: Pick<DraftStore, 'all'>;
   readonly reader: Pick<StoreReader, 'summaries'>;
 }
@@ -300,16 +300,16 @@ const order = (a: OrderKey, b: OrderKey): number => compareNewestFirst(a, b);
  * Drafts of a mailbox, newest first. @throws Problem `not-found` for the mailbox, `bad-request` for an invalid cursor
  */
 export async function listDrafts(
-  ground: DraftListGround,
+  deps: DraftListDeps,
   mailbox: MailboxName,
   request: PageRequest,
 ): Promise<Page<ListedDraft>> {
-  let sheet = await look(ground, mailbox, request);
-  for (let attempt = 1; sheet.isTorn && attempt < tries; attempt++) sheet = await look(ground, mailbox, request);
+  let sheet = await look(deps, mailbox, request);
+  for (let attempt = 1; sheet.isTorn && attempt < tries; attempt++) sheet = await look(deps, mailbox, request);
   return sheet.page;
 }
 
-async function look({ shelf, reader }: DraftListGround, mailbox: MailboxName, request: PageRequest): Promise<Sheet> {
+async function look({ shelf, reader }: DraftListDeps, mailbox: MailboxName, request: PageRequest): Promise<Sheet> {
   const all = await shelf.all(mailbox);
   const keyed = all.map((draft) => ({ ...draft, receivedAt: draft.entry.receivedAt, id: draft.entry.id }));
   const page = pageOf(keyed.toSorted(order), request, order);

@@ -17,7 +17,7 @@ import { keywordFile } from './folder-keywords.js';
 import { foldedName, type FolderName, isBelow, rebased, specialNames, specialUseOf } from './folder-name.js';
 import { maildirNames } from './folder-stamp.js';
 
-export interface EditorGround {
+export interface EditorDeps {
   readonly folders: MailboxFolders;
   readonly files: FileLayer;
   readonly sync: FolderSync;
@@ -38,19 +38,19 @@ const linksAtOnce = 16;
 
 /** Creates, renames, copies and removes folders. Each change is atomic with regard to crashes. */
 export class FolderEditor {
-  readonly #ground: EditorGround;
+  readonly #deps: EditorDeps;
   /** Unfinished intents by mailbox; the next change resumes them first. */
   readonly #unfinished = new Map<string, string>();
 
-  constructor(ground: EditorGround) {
-    this.#ground = ground;
+  constructor(deps: EditorDeps) {
+    this.#deps = deps;
   }
 
   /** @throws Problem `not-found` for the mailbox, `conflict` for a name that exists or is too similar to one */
   create(mailbox: MailboxName, name: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
-      refuseTaken(await this.#ground.folders.list(mailbox), name);
+      refuseTaken(await this.#deps.folders.list(mailbox), name);
       await this.#refusePresent(root, [name]);
       await this.#build(mailbox, root, [{ to: name, from: undefined }]);
     });
@@ -58,13 +58,13 @@ export class FolderEditor {
 
   /** The folder; a missing special folder is created. @throws Problem `not-found` */
   async provide(mailbox: MailboxName, name: FolderName): Promise<MailboxFolder> {
-    const { folders } = this.#ground;
+    const { folders } = this.#deps;
     const found = await folders.find(mailbox, name).catch((error: unknown) => {
       if (!specialNames.some((special) => special === name.name)) throw error;
     });
     if (found !== undefined) return found;
     await this.#alone(mailbox, async (root) => {
-      if (!(await isThere(this.#ground.files, join(root, name.directory)))) {
+      if (!(await isThere(this.#deps.files, join(root, name.directory)))) {
         await this.#build(mailbox, root, [{ to: name, from: undefined }]);
       }
     });
@@ -77,11 +77,11 @@ export class FolderEditor {
   rename(mailbox: MailboxName, folder: FolderName, to: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
-      const top = await this.#ground.folders.find(mailbox, folder);
+      const top = await this.#deps.folders.find(mailbox, folder);
       refuseProtected(folder);
       if (to.name === folder.name) return;
       if (isBelow(to, folder)) throw problem('invalid', 'A folder cannot be moved into itself.');
-      const all = await this.#ground.folders.list(mailbox);
+      const all = await this.#deps.folders.list(mailbox);
       refuseTaken(all, to, folder);
       const moving = [top, ...all.filter(({ name }) => isBelow(name, folder))];
       const targets = moving.map(({ name }) => rebased(name, folder, to));
@@ -102,7 +102,7 @@ export class FolderEditor {
   copy(mailbox: MailboxName, folder: FolderName, to: FolderName, condition?: Condition): Promise<void> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
-      const { folders, quotas } = this.#ground;
+      const { folders, quotas } = this.#deps;
       const top = await folders.find(mailbox, folder);
       const all = await folders.list(mailbox);
       refuseTaken(all, to);
@@ -130,7 +130,7 @@ export class FolderEditor {
   ): Promise<MailboxUsage & { folders: number }> {
     return this.#alone(mailbox, async (root) => {
       await condition?.();
-      const { folders, quotas } = this.#ground;
+      const { folders, quotas } = this.#deps;
       const top = await folders.find(mailbox, folder);
       refuseProtected(folder);
       const below = (await folders.list(mailbox)).filter(({ name }) => isBelow(name, folder));
@@ -154,7 +154,7 @@ export class FolderEditor {
 
   /** Other programs deliver without locks, so the folder is hidden before it is checked for messages. */
   async #removeEmpty(mailbox: MailboxName, root: string, { name, directory }: FolderName): Promise<void> {
-    const { files, intents } = this.#ground;
+    const { files, intents } = this.#deps;
     const hidden = hiddenDirectory();
     const undo = await intents.write(mailbox, { ...nothing, renames: [[hidden, directory]] });
     this.#unfinished.set(lockKey(mailbox), undo);
@@ -168,7 +168,7 @@ export class FolderEditor {
   }
 
   async #alone<T>(mailbox: MailboxName, task: (root: string) => Promise<T>): Promise<T> {
-    const { locks, folders, intents } = this.#ground;
+    const { locks, folders, intents } = this.#deps;
     const root = await folders.mailbox(mailbox);
     const key = lockKey(mailbox);
     return locks.run(key, async () => {
@@ -180,7 +180,7 @@ export class FolderEditor {
   }
 
   async #do(mailbox: MailboxName, steps: Steps, written?: string): Promise<void> {
-    const { intents } = this.#ground;
+    const { intents } = this.#deps;
     const intent = await intents.write(mailbox, steps, written);
     this.#unfinished.set(lockKey(mailbox), intent);
     await intents.carryOut(intent);
@@ -189,7 +189,7 @@ export class FolderEditor {
 
   /** Folders are built under hidden names and then renamed; until the intent is written, a crash removes them. */
   async #build(mailbox: MailboxName, root: string, builds: readonly Build[]): Promise<void> {
-    const { intents } = this.#ground;
+    const { intents } = this.#deps;
     const renames = builds.map(({ to }): [string, string] => [hiddenDirectory(), to.directory]);
     const hidden = renames.map(([name]) => name);
     const intent = await intents.write(mailbox, { ...nothing, remove: hidden });
@@ -199,7 +199,7 @@ export class FolderEditor {
   }
 
   async #buildOne(path: string, from: MailboxFolder | undefined): Promise<void> {
-    const { files, sync } = this.#ground;
+    const { files, sync } = this.#deps;
     await files.mkdir(path, 0o700);
     for (const part of maildirParts) await files.mkdir(join(path, part), 0o700);
     await files.close(await files.open(join(path, 'maildirfolder'), 'wx', 0o600));
@@ -211,7 +211,7 @@ export class FolderEditor {
   }
 
   async #linkMessages(from: MailboxFolder, path: string): Promise<void> {
-    const { folders, files, names } = this.#ground;
+    const { folders, files, names } = this.#deps;
     const ids = (await folders.messages.matching(from, {})).ids;
     await changeMessages(folders, from, ids, (entry) => {
       const part = entry.file.startsWith('new/') ? 'new' : 'cur';
@@ -223,7 +223,7 @@ export class FolderEditor {
 
   /** Keyword letters in the copied names keep their meaning. */
   async #copyKeywords(from: MailboxFolder, path: string): Promise<void> {
-    const { folders, files } = this.#ground;
+    const { folders, files } = this.#deps;
     const list = await keywordFile(from.path, folders.confinement);
     if (list === undefined) return;
     const fd = await files.open(join(path, 'dovecot-keywords'), 'wx', 0o600);
@@ -237,14 +237,14 @@ export class FolderEditor {
 
   async #refusePresent(root: string, names: readonly FolderName[]): Promise<void> {
     const found = await mapBounded(names, linksAtOnce, ({ directory }) =>
-      isThere(this.#ground.files, join(root, directory)),
+      isThere(this.#deps.files, join(root, directory)),
     );
     const present = names[found.indexOf(true)];
     if (present !== undefined) throw problem('conflict', `There is a folder ${present.name} already.`);
   }
 
   async #usageOf(folders: readonly MailboxFolder[]): Promise<MailboxUsage> {
-    const { messages } = this.#ground.folders;
+    const { messages } = this.#deps.folders;
     const found = await mapBounded(folders, 4, (folder) => messages.totals(folder));
     const sum = (values: readonly number[]) => values.reduce((all, value) => all + value, 0);
     return { count: sum(found.map(({ total }) => total)), size: sum(found.map(({ size }) => size)) };

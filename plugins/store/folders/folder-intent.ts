@@ -31,14 +31,14 @@ const FolderIntent = z.strictObject({
 const tornName = /^\.[0-9a-z]{20}\.[0-9a-z]{20}\.tmp$/;
 /** Files that belong to the folder of intents. */
 export const isOwnIntent: OwnEntry = filesNamed(uniqueIdPattern, tornName);
-const usualLockMs = 30_000;
+const defaultLockMs = 30_000;
 /** After a crash, an existing lock is probably from the same server. */
 const ownLockMs = 1000;
 
 /** A planned change of a mailbox's folders. Idempotent. */
 export type FolderIntent = z.output<typeof FolderIntent>;
 
-export interface IntentGround {
+export interface IntentDeps {
   readonly root: string;
   readonly files: FileLayer;
   readonly sync: FolderSync;
@@ -56,17 +56,17 @@ export function hiddenDirectory(): string {
  * first, durably; after a crash, the next start carries out the remaining steps.
  */
 export class FolderIntents {
-  readonly #ground: IntentGround;
+  readonly #deps: IntentDeps;
   readonly #folder: string;
 
-  constructor(ground: IntentGround) {
-    this.#ground = ground;
-    this.#folder = join(ground.root, '.intents');
+  constructor(deps: IntentDeps) {
+    this.#deps = deps;
+    this.#folder = join(deps.root, '.intents');
   }
 
   /** @param name of an intent to replace */
   async write(mailbox: MailboxName, steps: Omit<FolderIntent, 'domain' | 'user'>, name = uniqueId()): Promise<string> {
-    const { files, sync } = this.#ground;
+    const { files, sync } = this.#deps;
     await makeFolder(this.#folder, files, sync);
     const intent: FolderIntent = { domain: mailbox.domain, user: folderOfLocal(mailbox.user), ...steps };
     await writeFileAtomic(this.#pathOf(name), JSON.stringify(intent), { files });
@@ -77,9 +77,9 @@ export class FolderIntents {
    * Carries out the intent, then deletes it. Rejects with errors of the file system.
    * @param lockMs a subscription lock that is older is stale
    */
-  async carryOut(name: string, lockMs = usualLockMs): Promise<void> {
+  async carryOut(name: string, lockMs = defaultLockMs): Promise<void> {
     const intent = FolderIntent.parse(JSON.parse(await readFile(this.#pathOf(name), 'utf8')));
-    const { files, sync, root } = this.#ground;
+    const { files, sync, root } = this.#deps;
     const mailbox = join(root, intent.domain, intent.user);
     for (const [from, to] of intent.renames) await this.#rename(join(mailbox, from), join(mailbox, to));
     if (intent.renames.length > 0) await sync.sync(mailbox);
@@ -96,9 +96,9 @@ export class FolderIntents {
     for (const name of await this.#left()) {
       try {
         await this.carryOut(name, ownLockMs);
-        this.#ground.log.info({ intent: name }, 'a change of folders that was interrupted is complete');
+        this.#deps.log.info({ intent: name }, 'a change of folders that was interrupted is complete');
       } catch (error) {
-        this.#ground.log.error({ err: error, intent: name }, 'a change of folders could not be completed');
+        this.#deps.log.error({ err: error, intent: name }, 'a change of folders could not be completed');
       }
     }
   }
@@ -108,21 +108,21 @@ export class FolderIntents {
       const entries = await readdir(this.#folder, { withFileTypes: true });
       const names = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
       // An intent that was still being written: none of its steps had begun.
-      for (const name of names.filter((one) => tornName.test(one))) await this.#ground.files.unlink(this.#pathOf(name));
+      for (const name of names.filter((one) => tornName.test(one))) await this.#deps.files.unlink(this.#pathOf(name));
       const foreign = entries.filter((entry) => !entry.isFile()).map(({ name }) => name);
-      if (foreign.length > 0) this.#ground.log.warn({ entries: foreign }, 'no changes of folders; left alone');
+      if (foreign.length > 0) this.#deps.log.warn({ entries: foreign }, 'no changes of folders; left alone');
       return names.filter((name) => !name.startsWith('.')).toSorted();
     } catch (error) {
       if (isMissing(error)) return [];
       if (faultCode(error) !== 'ENOTDIR') throw error;
-      this.#ground.log.error({ folder: this.#folder }, 'a file stands where changes of folders are written down');
+      this.#deps.log.error({ folder: this.#folder }, 'a file stands where changes of folders are written down');
       return [];
     }
   }
 
   /** rename(2) would replace an empty directory, so check first. */
   async #rename(from: string, to: string): Promise<void> {
-    const { files, log } = this.#ground;
+    const { files, log } = this.#deps;
     if (!(await isThere(files, from))) return;
     if (await isThere(files, to)) {
       log.warn({ to }, 'a folder was not renamed: another program has made one of that name');
@@ -138,10 +138,10 @@ export class FolderIntents {
     staleMs: number,
   ): Promise<void> {
     try {
-      await changeSubscriptions(mailbox, change, { ...this.#ground, staleMs });
+      await changeSubscriptions(mailbox, change, { ...this.#deps, staleMs });
     } catch (error) {
       if (!isProblem(error)) throw error;
-      this.#ground.log.warn({ err: error }, 'subscriptions were not changed');
+      this.#deps.log.warn({ err: error }, 'subscriptions were not changed');
     }
   }
 

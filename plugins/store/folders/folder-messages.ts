@@ -48,7 +48,7 @@ export interface FolderMessagesInput {
 }
 
 /** Time limit in milliseconds for reading messages during a search of a list. */
-const patienceMs = 2000;
+const timeoutMs = 2000;
 const idsAtOnce = 2000;
 
 /**
@@ -68,7 +68,7 @@ export class FolderMessages {
 
   /** @throws Problem `bad-request` for an invalid cursor; validate it first */
   async list(folder: MailboxFolder, request: ListingRequest): Promise<Listing> {
-    const sheet = await this.#ask(folder, { kind: 'page', request: { ...request, patienceMs } });
+    const sheet = await this.#ask(folder, { kind: 'page', request: { ...request, timeoutMs } });
     const { items, total, nextCursor, prevCursor, searchedAll, totals } = sheet;
     const described = items.map((item) => describeMessage(folder, item));
     return { items: described, total, limit: request.limit, nextCursor, prevCursor, searchedAll, totals };

@@ -11,7 +11,7 @@ import { problem } from '../../../core/problem.js';
 import { allSettledOrThrow, KeyedMutex } from '../../../core/concurrency.js';
 import { MailboxQuotas } from '../delivery/mailbox-quota.js';
 import { usageOf } from '../delivery/mailbox-usage.js';
-import { type EditorGround, FolderEditor } from '../folders/folder-editor.js';
+import { type EditorDeps, FolderEditor } from '../folders/folder-editor.js';
 import { FolderIntents } from '../folders/folder-intent.js';
 import { MovedKeywords } from '../folders/folder-keywords.js';
 import { type FolderName, parseFolderName, specialUseOf } from '../folders/folder-name.js';
@@ -70,11 +70,11 @@ export function deletesForGood(folder: FolderName): boolean {
 
 /** Changes messages that other programs may change at the same time. Everything is durable when it resolves. */
 class MessageEditor {
-  readonly #ground: EditorGround;
+  readonly #deps: EditorDeps;
   readonly #editor: FolderEditor;
 
-  constructor(ground: EditorGround, editor: FolderEditor) {
-    this.#ground = ground;
+  constructor(deps: EditorDeps, editor: FolderEditor) {
+    this.#deps = deps;
     this.#editor = editor;
   }
 
@@ -88,10 +88,10 @@ class MessageEditor {
       const notFound: string[] = [];
       for (let start = 0; start < ids.length; start += markedAtOnce) {
         const some = ids.slice(start, start + markedAtOnce);
-        const outcome = await whileUidsAreLocked(folder.path, this.#ground.files, () =>
-          changeMessages(this.#ground.folders, folder, some, (entry) => {
+        const outcome = await whileUidsAreLocked(folder.path, this.#deps.files, () =>
+          changeMessages(this.#deps.folders, folder, some, (entry) => {
             if (entry.flags.includes(letter) === isSet) return Promise.resolve(void (unchanged += 1));
-            return this.#ground.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, mark)));
+            return this.#deps.files.rename(join(folder.path, entry.file), join(folder.path, marked(entry, mark)));
           }),
         );
         done.push(...outcome.done);
@@ -108,23 +108,23 @@ class MessageEditor {
    */
   async move(mailbox: MailboxName, from: FolderName, to: FolderName, ids: readonly string[]): Promise<Moved> {
     if (from.name === to.name) throw problem('invalid', 'The messages are in that folder already.');
-    await this.#ground.folders.find(mailbox, from);
+    await this.#deps.folders.find(mailbox, from);
     await this.#editor.provide(mailbox, to);
     return this.#together(mailbox, from, async (folder) => {
       // An earlier change of folders may have renamed it.
-      const target = await this.#ground.folders.find(mailbox, to);
+      const target = await this.#deps.folders.find(mailbox, to);
       await this.#complete(target.path);
-      const { confinement } = this.#ground.folders;
-      const keywords = await MovedKeywords.between(folder.path, target.path, { ...this.#ground, confinement });
+      const { confinement } = this.#deps.folders;
+      const keywords = await MovedKeywords.between(folder.path, target.path, { ...this.#deps, confinement });
       const newIds = new Map<string, string>();
-      const { done, notFound } = await changeMessages(this.#ground.folders, folder, ids, async (entry) => {
-        const id = this.#ground.names.renamed(entry.id, entry.receivedAt);
+      const { done, notFound } = await changeMessages(this.#deps.folders, folder, ids, async (entry) => {
+        const id = this.#deps.names.renamed(entry.id, entry.receivedAt);
         const path = join(target.path, 'cur', `${id}:2,${await keywords.inTarget(entry.flags)}`);
-        await this.#ground.files.rename(join(folder.path, entry.file), path);
+        await this.#deps.files.rename(join(folder.path, entry.file), path);
         if (ids.length <= maxNewIds) newIds.set(entry.id, id);
       });
       if (done.length > 0) await this.#sync([target.path, folder.path]);
-      if (notFound.length > 0) await this.#ground.folders.find(mailbox, to);
+      if (notFound.length > 0) await this.#deps.folders.find(mailbox, to);
       return { moved: done.length, notFound, newIds: Object.fromEntries(newIds) };
     });
   }
@@ -140,14 +140,14 @@ class MessageEditor {
   remove(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
     return this.#together(mailbox, name, async (folder) => {
       let size = 0;
-      const { done, notFound } = await changeMessages(this.#ground.folders, folder, ids, async (entry) => {
+      const { done, notFound } = await changeMessages(this.#deps.folders, folder, ids, async (entry) => {
         const path = join(folder.path, entry.file);
-        const bytes = entry.size ?? (await this.#ground.files.lstat(path)).size;
-        await this.#ground.files.unlink(path);
+        const bytes = entry.size ?? (await this.#deps.files.lstat(path)).size;
+        await this.#deps.files.unlink(path);
         size += bytes;
       });
       if (done.length > 0) await this.#sync([folder.path]);
-      await this.#ground.quotas.noteChange(mailbox, -size, -done.length);
+      await this.#deps.quotas.noteChange(mailbox, -size, -done.length);
       return { deleted: done.length, notFound };
     });
   }
@@ -155,18 +155,18 @@ class MessageEditor {
   /** Adds a message to a folder. @throws Problem `not-found`, `mailbox-full`, `invalid`, and errors of the stream */
   async append(mailbox: MailboxName, name: FolderName, source: Readable, status: ReadStatus): Promise<FiledMessage> {
     await this.#editor.provide(mailbox, name);
-    const { quotas, folders, files } = this.#ground;
+    const { quotas, folders, files } = this.#deps;
     await quotas.requireRoom(mailbox, 0);
     const home = await folders.mailbox(mailbox);
     await this.#complete(home);
     // Reads the stream, which may be slow, before it takes the lock.
-    const written = await writeMessage(source, home, this.#ground);
+    const written = await writeMessage(source, home, this.#deps);
     try {
       return await this.#together(mailbox, name, async (folder) => {
         await this.#complete(folder.path);
         const { size } = written;
         const as = status === 'unread' ? ({ part: 'new' } as const) : ({ part: 'cur', flags: 'S' } as const);
-        const file = () => fileMessage(written, { folder: folder.path, as }, this.#ground);
+        const file = () => fileMessage(written, { folder: folder.path, as }, this.#deps);
         return quotas.whileReserved(mailbox, size, { size, count: 1 }, file);
       });
     } finally {
@@ -175,13 +175,13 @@ class MessageEditor {
   }
 
   #together<T>(mailbox: MailboxName, name: FolderName, task: (folder: MailboxFolder) => Promise<T>): Promise<T> {
-    const { locks, folders } = this.#ground;
+    const { locks, folders } = this.#deps;
     return locks.runShared(lockKey(mailbox), async () => task(await folders.find(mailbox, name)));
   }
 
   /** Other programs create only the directories that they need. */
   async #complete(path: string): Promise<void> {
-    const { folders, files } = this.#ground;
+    const { folders, files } = this.#deps;
     for (const part of maildirParts) {
       const there = (): Promise<boolean> => folders.confinement.hasFolder(join(path, part));
       if (await there()) continue;
@@ -196,7 +196,7 @@ class MessageEditor {
 
   async #sync(paths: readonly string[]): Promise<void> {
     const parts = paths.flatMap((path) => [join(path, 'cur'), join(path, 'new')]);
-    await allSettledOrThrow(parts.map((part) => this.#ground.sync.sync(part)));
+    await allSettledOrThrow(parts.map((part) => this.#deps.sync.sync(part)));
   }
 }
 
@@ -209,7 +209,7 @@ function marked(entry: MessageEntry, mark: Mark): string {
   return `cur/${entry.id}:2,${[...letters].toSorted().join('')}`;
 }
 
-interface FilingGround {
+interface FilingDeps {
   readonly files: FileLayer;
   readonly sync: FolderSync;
   readonly names: UniqueNames;
@@ -235,8 +235,8 @@ interface Filing {
 }
 
 /** Writes a streamed message to `tmp` of a folder. When it rejects, nothing is there. @throws Problem */
-async function writeMessage(source: Readable, folder: string, ground: FilingGround): Promise<WrittenMessage> {
-  const { files, names } = ground;
+async function writeMessage(source: Readable, folder: string, deps: FilingDeps): Promise<WrittenMessage> {
+  const { files, names } = deps;
   const path = join(folder, 'tmp', names.next(0));
   try {
     return { path, size: await write(files, path, source) };
@@ -250,7 +250,7 @@ async function writeMessage(source: Readable, folder: string, ground: FilingGrou
 async function fileMessage(
   { path, size }: WrittenMessage,
   { folder, as }: Filing,
-  { files, sync, names }: FilingGround,
+  { files, sync, names }: FilingDeps,
 ): Promise<FiledMessage> {
   const id = names.next(size);
   const target = join(folder, as.part, as.part === 'new' ? id : `${id}:2,${as.flags}`);
@@ -324,8 +324,8 @@ export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEdi
     count: (mailbox) => usageOf(reader, mailbox),
   });
   const locks = new KeyedMutex();
-  const ground = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
-  const folders = new FolderEditor(ground);
-  const mailboxes = new MailboxRemoval({ ...ground, root, log });
-  return { folders, messages: new MessageEditor(ground, folders), quotas, mailboxes };
+  const deps = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
+  const folders = new FolderEditor(deps);
+  const mailboxes = new MailboxRemoval({ ...deps, root, log });
+  return { folders, messages: new MessageEditor(deps, folders), quotas, mailboxes };
 }

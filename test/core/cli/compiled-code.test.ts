@@ -13,7 +13,7 @@ const skip = 'enableCompileCache' in modules ? 'this release of Node keeps what 
 const subject = pathToFileURL(join(projectRoot, 'dist', 'core', 'cli', 'compiled-code.js')).href;
 
 /** A folder with a program whose compiled code is kept. */
-class Ground {
+class Fixture {
   readonly cache: string;
   readonly #folder: string;
 
@@ -22,16 +22,16 @@ class Ground {
     this.cache = join(folder, 'cache');
   }
 
-  static async make(t: TestContext): Promise<Ground> {
-    const ground = new Ground(await temporaryFolder(t));
-    await mkdir(join(ground.#folder, 'server'));
-    await ground.write("module.exports = () => 'one';");
+  static async make(t: TestContext): Promise<Fixture> {
+    const fixture = new Fixture(await temporaryFolder(t));
+    await mkdir(join(fixture.#folder, 'server'));
+    await fixture.write("module.exports = () => 'one';");
     const loader = `import { createRequire } from 'node:module';
       import { keepCompiled } from '${subject}';
       keepCompiled(process.argv[3], process.argv[4]);
       console.log(createRequire(import.meta.url)('./server/part.js')());`;
-    await writeFile(join(ground.#folder, 'loader.mjs'), loader);
-    return ground;
+    await writeFile(join(fixture.#folder, 'loader.mjs'), loader);
+    return fixture;
   }
 
   write(source: string): Promise<void> {
@@ -57,51 +57,51 @@ class Ground {
 
 describe('compiled code', { skip }, () => {
   test('is written once, for its owner only, and used by the next start', async (t) => {
-    const ground = await Ground.make(t);
-    assert.equal(ground.run(), 'one');
-    const path = await ground.kept();
+    const fixture = await Fixture.make(t);
+    assert.equal(fixture.run(), 'one');
+    const path = await fixture.kept();
     const { mode, mtimeMs } = await stat(path);
     assert.equal(mode & 0o077, 0);
-    assert.equal(ground.run(), 'one');
+    assert.equal(fixture.run(), 'one');
     assert.equal((await stat(path)).mtimeMs, mtimeMs);
   });
 
   test('of changed source of the same length is not used', async (t) => {
-    const ground = await Ground.make(t);
-    ground.run();
-    const before = await ground.kept();
-    await ground.write("module.exports = () => 'two';");
-    assert.equal(ground.run(), 'two');
-    assert.notEqual(await ground.kept(), before);
+    const fixture = await Fixture.make(t);
+    fixture.run();
+    const before = await fixture.kept();
+    await fixture.write("module.exports = () => 'two';");
+    assert.equal(fixture.run(), 'two');
+    assert.notEqual(await fixture.kept(), before);
   });
 
   test('that is damaged is not used, and written anew', async (t) => {
-    const ground = await Ground.make(t);
-    ground.run();
-    const path = await ground.kept();
+    const fixture = await Fixture.make(t);
+    fixture.run();
+    const path = await fixture.kept();
     const whole = await readFile(path);
     for (const damaged of [whole.subarray(0, 2), whole.subarray(0, whole.length / 2), flipped(whole)]) {
       await writeFile(path, damaged);
-      assert.equal(ground.run(), 'one');
+      assert.equal(fixture.run(), 'one');
       assert.equal((await readFile(path)).length, whole.length);
       assert.notDeepEqual(await readFile(path), damaged);
     }
   });
 
   test('of other V8 flags is compiled again', async (t) => {
-    const ground = await Ground.make(t);
-    ground.run();
-    const before = await readFile(await ground.kept());
-    assert.equal(ground.run('start', '--no-opt'), 'one');
-    assert.notDeepEqual(await readFile(await ground.kept()), before);
+    const fixture = await Fixture.make(t);
+    fixture.run();
+    const before = await readFile(await fixture.kept());
+    assert.equal(fixture.run('start', '--no-opt'), 'one');
+    assert.notDeepEqual(await readFile(await fixture.kept()), before);
   });
 
   test('is written by a server only, and a failed write does no harm', async (t) => {
-    const ground = await Ground.make(t);
-    assert.equal(ground.run('version'), 'one');
-    assert.ok(!existsSync(ground.cache));
-    await writeFile(ground.cache, 'in the way');
-    assert.equal(ground.run(), 'one');
+    const fixture = await Fixture.make(t);
+    assert.equal(fixture.run('version'), 'one');
+    assert.ok(!existsSync(fixture.cache));
+    await writeFile(fixture.cache, 'in the way');
+    assert.equal(fixture.run(), 'one');
   });
 });
 

@@ -7,13 +7,13 @@ import { Views } from '../../../core/http/views.js';
 import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-interface Ground {
+interface Fixture {
   readonly views: Views;
   /** Of the plugin `greylist`. */
   readonly folder: string;
 }
 
-async function ground(t: TestContext, page: string): Promise<Ground> {
+async function fixture(t: TestContext, page: string): Promise<Fixture> {
   const root = await temporaryFolder(t);
   mkdirSync(join(root, 'users'));
   writeFileSync(join(root, 'users', 'page.njk'), 'ours');
@@ -24,7 +24,7 @@ async function ground(t: TestContext, page: string): Promise<Ground> {
 
 describe('views of a plugin', () => {
   test('a broken view is refused with its line before anybody asks for it, and leaves nothing', async (t) => {
-    const { views, folder } = await ground(t, 'one\n{% if x %}\n{{ y | }}\n');
+    const { views, folder } = await fixture(t, 'one\n{% if x %}\n{{ y | }}\n');
     assert.throws(
       () => views.prepare('greylist', folder),
       (error) => isStartError(error) && error.message.startsWith('Plugin greylist, view page.njk:3: '),
@@ -33,7 +33,7 @@ describe('views of a plugin', () => {
   });
 
   test('what is edited counts when the plugin is added again, not before', async (t) => {
-    const { views, folder } = await ground(t, 'first {{ n }}');
+    const { views, folder } = await fixture(t, 'first {{ n }}');
     const undo = views.prepare('greylist', folder)();
     writeFileSync(join(folder, 'page.njk'), 'second {{ n }}');
     assert.equal(views.render('greylist/page.njk', { n: 1 }), 'first 1');
@@ -44,7 +44,7 @@ describe('views of a plugin', () => {
   });
 
   test('what was read goes into force again, whatever is on the disk by then', async (t) => {
-    const { views, folder } = await ground(t, 'first {{ n }}');
+    const { views, folder } = await fixture(t, 'first {{ n }}');
     const register = views.prepare('greylist', folder);
     const undo = register();
     writeFileSync(join(folder, 'page.njk'), '{% broken');
@@ -55,7 +55,7 @@ describe('views of a plugin', () => {
   });
 
   test('a plugin that takes the place of a built-in one is shown with its own views', async (t) => {
-    const { views, folder } = await ground(t, 'theirs');
+    const { views, folder } = await fixture(t, 'theirs');
     assert.equal(views.render('users/page.njk', {}), 'ours');
     const undo = views.prepare('users', folder)();
     assert.equal(views.render('users/page.njk', {}), 'theirs');
@@ -64,7 +64,7 @@ describe('views of a plugin', () => {
   });
 
   test('a folder that cannot be used is refused with a sentence', async (t) => {
-    const { views, folder } = await ground(t, '');
+    const { views, folder } = await fixture(t, '');
     assert.throws(() => views.prepare('greylist', 'views'), /views is not an absolute path/);
     assert.throws(() => views.prepare('greylist', join(folder, 'nothing')), /is not a folder that can be read/);
     assert.throws(() => views.prepare('macros', folder), /macros\/ is the server's own/);

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import { problem } from '../../../core/problem.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';
-import { deliveryOf } from './delivery-ground.js';
+import { deliveryOf } from './delivery-fixture.js';
 import { deferred, refused, type FakeTargetOptions } from './fake-target.js';
 
 const outcomes: readonly ((recipient: Recipient) => RecipientOutcome)[] = [

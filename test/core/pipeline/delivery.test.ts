@@ -4,9 +4,9 @@ import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { DeliveryDeadline } from '../../../core/pipeline/commit.js';
-import { codes, deliveryOf, queued, summary } from './delivery-ground.js';
+import { codes, deliveryOf, queued, summary } from './delivery-fixture.js';
 import { deferred, refused, type Step } from './fake-target.js';
-import { recipientOf } from './pipeline-ground.js';
+import { recipientOf } from './pipeline-fixture.js';
 
 const oops = new Error('oops: /srv/secret/path');
 const local = '451 4.3.0 Local error, try again later';
@@ -194,13 +194,13 @@ describe('a delivery that takes too long', () => {
   for (const step of ['start', 'body', 'commit'] as const satisfies readonly Step[]) {
     test(`in ${step} is 451, and what the target does later is taken back`, async () => {
       const work = deliveryOf({ one: {}, slow: { hangs: step } });
-      const patience = new DeliveryDeadline();
-      const delivering = work.deliver(['a@one', 'b@slow'], 'mx', patience);
+      const timeout = new DeliveryDeadline();
+      const delivering = work.deliver(['a@one', 'b@slow'], 'mx', timeout);
       await turn();
-      patience.end();
+      timeout.end();
       assert.equal(summary(await delivering), local);
       assert.equal(work.message.releases, 0);
-      work.fake('slow').letGo();
+      work.fake('slow').release();
       await turn();
       assert.equal(work.fake('slow').aborts, 1);
       assert.deepEqual(work.holders(), []);
@@ -210,9 +210,9 @@ describe('a delivery that takes too long', () => {
 
   test('before it begins is not begun', async () => {
     const work = deliveryOf({ one: {} });
-    const patience = new DeliveryDeadline();
-    patience.end();
-    assert.equal(summary(await work.deliver(['a@one'], 'mx', patience)), local);
+    const timeout = new DeliveryDeadline();
+    timeout.end();
+    assert.equal(summary(await work.deliver(['a@one'], 'mx', timeout)), local);
     assert.deepEqual(work.steps, []);
     await turn();
     assert.equal(work.message.releases, 1);

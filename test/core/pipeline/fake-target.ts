@@ -42,7 +42,7 @@ export class FakeTarget implements DeliveryTarget {
   }
 
   /** Lets a step that hangs end. */
-  letGo(): void {
+  release(): void {
     this.#go();
   }
 

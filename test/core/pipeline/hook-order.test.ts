@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { type HookOptions } from '../../../core/pipeline/hook.js';
 import { next } from '../../../core/pipeline/verdict.js';
 import { isStartError } from '../../../core/problem.js';
-import { decideAt, hook, pipelineOf } from './pipeline-ground.js';
+import { decideAt, hook, pipelineOf } from './pipeline-fixture.js';
 
 describe('the order of hooks', () => {
   /** Who was asked, in order. */

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { problem } from '../../../core/problem.js';
 import { reply } from '../../../core/smtp/protocol/replies.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';
-import { codes, deliveryOf, queued, summary } from './delivery-ground.js';
+import { codes, deliveryOf, queued, summary } from './delivery-fixture.js';
 import { deferred, refused } from './fake-target.js';
 
 const upstream = reply(250, null, 'first line', '2.6.0 kept as 42');

@@ -11,7 +11,7 @@ import type { Transaction } from '../../../core/pipeline/transaction.js';
 import { hold, reject, route } from '../../../core/pipeline/verdict.js';
 import { rememberingLog } from '../spool/remembering-log.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { pipelineOf, transactionOf } from './pipeline-ground.js';
+import { pipelineOf, transactionOf } from './pipeline-fixture.js';
 
 const anna = parseAddress('anna@example.org');
 const hop = { target: 'box', destination: 'anna' };

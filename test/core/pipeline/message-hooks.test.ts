@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { accept, change, defer, discard, hold, next, reject, route } from '../../../core/pipeline/verdict.js';
-import { codes, deliveryOf, queued, summary } from './delivery-ground.js';
+import { codes, deliveryOf, queued, summary } from './delivery-fixture.js';
 
 const local = '451 4.3.0 Local error, try again later';
 const add = (name: string, value: string) => ({ change: 'add-header', name, value }) as const;

@@ -6,7 +6,7 @@ import type { Decision } from '../../../core/pipeline/hook-list.js';
 import type { Pipeline } from '../../../core/pipeline/pipeline.js';
 import { next, reject, type Stage } from '../../../core/pipeline/verdict.js';
 import { isStartError } from '../../../core/problem.js';
-import { brief, decideAt, hook, inputs, pipelineOf, session, target, type Answer } from './pipeline-ground.js';
+import { brief, decideAt, hook, inputs, pipelineOf, session, target, type Answer } from './pipeline-fixture.js';
 
 describe('a registration', () => {
   for (const [why, register] of [

@@ -7,7 +7,7 @@ import { PipelineDelivery } from '../../../core/pipeline/submission.js';
 import type { Pipeline } from '../../../core/pipeline/pipeline.js';
 import { next } from '../../../core/pipeline/verdict.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { decideAt, hook, pipelineOf, transactionOf } from './pipeline-ground.js';
+import { decideAt, hook, pipelineOf, transactionOf } from './pipeline-fixture.js';
 
 const clock = new HandClock();
 const explaining = (pipeline: Pipeline) => new PipelineExplaining({ pipeline, clock, listenerName: (mode) => mode });

@@ -4,7 +4,7 @@ import { describe, mock, test } from 'node:test';
 import { problem } from '../../../core/problem.js';
 import type { Decision } from '../../../core/pipeline/hook-list.js';
 import { accept, defer, hold, next, reject, route, type Verdict } from '../../../core/pipeline/verdict.js';
-import { brief, decideAt, elsewhere, here, hook, pipelineOf, withTargets } from './pipeline-ground.js';
+import { brief, decideAt, elsewhere, here, hook, pipelineOf, withTargets } from './pipeline-fixture.js';
 
 describe('hooks together', () => {
   test('accept skips the rest of its phase, and a later phase may still refuse', () => {

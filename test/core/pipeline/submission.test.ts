@@ -14,7 +14,7 @@ import { accept, defer, discard, next, reject, route } from '../../../core/pipel
 import { rememberingLog } from '../spool/remembering-log.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FakeTarget, type FakeTargetOptions } from './fake-target.js';
-import { pipelineOf } from './pipeline-ground.js';
+import { pipelineOf } from './pipeline-fixture.js';
 
 const message = 'Subject: handed in\r\n\r\ntext\r\n';
 const content = () => Readable.from([Buffer.from(message)]);

@@ -14,7 +14,7 @@ import {
   type Stage,
   stages,
 } from '../../../core/pipeline/verdict.js';
-import { brief, decideAt, here, hook, pipelineOf, withTargets, type Answer } from './pipeline-ground.js';
+import { brief, decideAt, here, hook, pipelineOf, withTargets, type Answer } from './pipeline-fixture.js';
 
 describe('each verdict in each stage', () => {
   const always = '451 4.3.0';

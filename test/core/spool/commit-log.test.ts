@@ -13,13 +13,13 @@ import { rememberingLog } from './remembering-log.js';
 
 const segmentBytes = 64 * 1024;
 
-interface Ground {
+interface Fixture {
   readonly folder: string;
   readonly files: FaultyFiles;
   readonly open: (options?: Partial<CommitLogOptions>) => Promise<CommitLog>;
 }
 
-async function groundOf(t: Parameters<typeof temporaryFolder>[0]): Promise<Ground> {
+async function fixtureOf(t: Parameters<typeof temporaryFolder>[0]): Promise<Fixture> {
   const folder = join(await temporaryFolder(t), 'log');
   const files = new FaultyFiles();
   const { log } = rememberingLog();
@@ -35,7 +35,7 @@ async function textsIn(log: CommitLog): Promise<readonly string[]> {
 }
 
 test('appended records are replayed by the next start, in order', async (t) => {
-  const { open } = await groundOf(t);
+  const { open } = await fixtureOf(t);
   const log = await open();
   const numbers = await Promise.all(Array.from({ length: 500 }, (_, n) => append(log, `record ${n} ${'x'.repeat(n)}`)));
   assert.deepEqual(
@@ -51,7 +51,7 @@ test('appended records are replayed by the next start, in order', async (t) => {
 });
 
 test('all waiting records share one write and one fdatasync', async (t) => {
-  const { files, open } = await groundOf(t);
+  const { files, open } = await fixtureOf(t);
   const log = await open({ maxSegments: 1 });
   await append(log, 'first');
   await until('the list of segments', () => {
@@ -64,7 +64,7 @@ test('all waiting records share one write and one fdatasync', async (t) => {
 });
 
 test('nothing is acknowledged before it is durable', async (t) => {
-  const { files, open } = await groundOf(t);
+  const { files, open } = await fixtureOf(t);
   const log = await open();
   const release = files.hold('fdatasync');
   let acknowledged = false;
@@ -76,7 +76,7 @@ test('nothing is acknowledged before it is durable', async (t) => {
 });
 
 test('released segments are used again, and their records are not replayed', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   const log = await open();
   for (let n = 0; n < 100; n += 1) {
     await append(log, `${n} ${'x'.repeat(10_000)}`);
@@ -88,7 +88,7 @@ test('released segments are used again, and their records are not replayed', asy
 });
 
 test('released records stay released after a crash, whatever is left of older segments', async (t) => {
-  const { open } = await groundOf(t);
+  const { open } = await fixtureOf(t);
   const log = await open();
   for (let n = 0; n < 20; n += 1) await append(log, `${n} ${'x'.repeat(10_000)}`);
   await log.release(15);
@@ -100,7 +100,7 @@ test('released records stay released after a crash, whatever is left of older se
 });
 
 test('a log that was closed with all records released has nothing to read', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   const log = await open();
   await append(log, 'a');
   await log.release(log.last);
@@ -112,7 +112,7 @@ test('a log that was closed with all records released has nothing to read', asyn
 });
 
 test('a closing log writes waiting records and refuses others, and clears its segments', async (t) => {
-  const { open } = await groundOf(t);
+  const { open } = await fixtureOf(t);
   const log = await open();
   const early = append(log, 'early');
   const closing = log.close();
@@ -123,7 +123,7 @@ test('a closing log writes waiting records and refuses others, and clears its se
 });
 
 test('a full log refuses records without writing them, and accepts them after a release', async (t) => {
-  const { open } = await groundOf(t);
+  const { open } = await fixtureOf(t);
   const log = await open({ maxSegments: 2 });
   let taken = 0;
   await assert.rejects(async () => {
@@ -137,7 +137,7 @@ test('a full log refuses records without writing them, and accepts them after a 
 });
 
 test('on a full disk the log is full and nothing is left of the segment that could not be created', async (t) => {
-  const { folder, files, open } = await groundOf(t);
+  const { folder, files, open } = await fixtureOf(t);
   const log = await open();
   files.order({ call: 'write', code: 'ENOSPC' });
   await assert.rejects(append(log, 'a'), LogFull);
@@ -151,7 +151,7 @@ test('on a full disk the log is full and nothing is left of the segment that cou
 
 for (const call of ['write', 'fdatasync'] as const) {
   test(`when ${call} fails, all waiting records fail, and the next one goes into another segment`, async (t) => {
-    const { files, open } = await groundOf(t);
+    const { files, open } = await fixtureOf(t);
     const log = await open();
     await append(log, 'before');
     files.order({ call, code: 'EIO', nth: 1 });
@@ -168,7 +168,7 @@ for (const call of ['write', 'fdatasync'] as const) {
 }
 
 test('a disk that refuses all writes costs no more segments, however many attempts', async (t) => {
-  const { folder, files, open } = await groundOf(t);
+  const { folder, files, open } = await fixtureOf(t);
   const log = await open();
   await append(log, 'before');
   files.order({ call: 'fdatasync', code: 'EIO' });
@@ -181,7 +181,7 @@ test('a disk that refuses all writes costs no more segments, however many attemp
 });
 
 test('a segment that cannot be opened for lack of descriptors is used later, and none is created instead', async (t) => {
-  const { folder, files, open } = await groundOf(t);
+  const { folder, files, open } = await fixtureOf(t);
   const log = await open();
   await log.prepare();
   for (let n = 0; n < 5; n += 1) {
@@ -197,7 +197,7 @@ test('a segment that cannot be opened for lack of descriptors is used later, and
 
 test('records acknowledged after a fault survive a power cut, although the kernel takes lost pages for clean', async (t) => {
   for (let nth = 1; nth <= 8; nth += 1) {
-    const { folder } = await groundOf(t);
+    const { folder } = await fixtureOf(t);
     const files = new ForgetfulFiles();
     const log = await CommitLog.open(folder, { files, log: rememberingLog().log, segmentBytes });
     files.order({ call: 'fdatasync', code: 'EIO', nth }, { call: 'fdatasync', code: 'EIO', nth: nth + 2 });
@@ -223,7 +223,7 @@ test('records acknowledged after a fault survive a power cut, although the kerne
 test('no call to the disk that fails loses what was acknowledged or leaves a descriptor open', async (t) => {
   for (const call of ['open', 'write', 'fdatasync', 'fsync', 'close', 'rename', 'lstat', 'readdir', 'mkdir'] as const) {
     for (let nth = 1; nth <= 8; nth += 1) {
-      const { files, open } = await groundOf(t);
+      const { files, open } = await fixtureOf(t);
       files.order({ call, code: 'EIO', nth });
       const log = await open().catch(() => undefined);
       const kept: string[] = [];
@@ -249,7 +249,7 @@ test('no call to the disk that fails loses what was acknowledged or leaves a des
 });
 
 test('unreadable files are set aside, whatever they are, and the log continues', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   const log = await open();
   await append(log, 'kept');
   await writeFile(join(folder, 'notes.txt'), 'somebody else');
@@ -264,7 +264,7 @@ test('unreadable files are set aside, whatever they are, and the log continues',
 });
 
 test('a truncated segment keeps its complete records', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   const log = await open();
   await append(log, 'kept');
   await append(log, 'cut');
@@ -274,7 +274,7 @@ test('a truncated segment keeps its complete records', async (t) => {
 });
 
 test('a damaged segment is read around the damage and set aside when released, with a note', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   const log = await open();
   for (const text of ['one', 'two', 'three']) await append(log, text);
   const [name = ''] = await segmentsIn(folder);
@@ -301,7 +301,7 @@ const segmentsIn = async (folder: string): Promise<readonly string[]> =>
 
 /** Records, five in each segment, and the names of the segments in the order of their numbers. */
 async function filled(t: Parameters<typeof temporaryFolder>[0]) {
-  const fixture = await groundOf(t);
+  const fixture = await fixtureOf(t);
   const log = await fixture.open();
   for (let n = 1; n <= 18; n += 1) await append(log, `${n} ${'x'.repeat(9_000)}`);
   await until('the list of segments', async () => (await listed(fixture.folder)).length === 4 || undefined);
@@ -359,7 +359,7 @@ for (const [title, which, harm, lost] of [
 }
 
 test('a failed write leaves a gap that is not damage', async (t) => {
-  const { files, open } = await groundOf(t);
+  const { files, open } = await fixtureOf(t);
   const log = await open();
   await append(log, 'one');
   files.order({ call: 'fdatasync', code: 'EIO' });
@@ -394,7 +394,7 @@ test('a log of an older version, without a list of its segments, is read', async
 });
 
 test('a segment that was being created when the process died is removed', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   await open();
   await writeFile(join(folder, `${uniqueId()}.segment.tmp`), Buffer.alloc(100));
   await open();
@@ -402,7 +402,7 @@ test('a segment that was being created when the process died is removed', async 
 });
 
 test('an entry with the name of such a segment that is not a file is set aside', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   await open();
   await mkdir(join(folder, `${uniqueId()}.segment.tmp`));
   await symlink('/etc/hostname', join(folder, `${uniqueId()}.segment.tmp`));
@@ -411,7 +411,7 @@ test('an entry with the name of such a segment that is not a file is set aside',
 });
 
 test('processes that crash one after the other need no more segments each time', async (t) => {
-  const { folder, open } = await groundOf(t);
+  const { folder, open } = await fixtureOf(t);
   for (let life = 0; life < 12; life += 1) {
     const log = await open({ maxSegments: 4 });
     await log.prepare();

@@ -141,14 +141,14 @@ test('a unique name is not looked up', async (t) => {
 for (const arrivals of [1, 8]) {
   test(`no message is visible before its bytes are on the disk, with ${arrivals} at once`, async (t) => {
     const fixture = await openFixture(t, { durability: 'file' });
-    const letGo = fixture.files.hold('fsync');
+    const release = fixture.files.hold('fsync');
     const names = Array.from({ length: arrivals }, (_, index) => `m${index}`);
     const placed = names.map(async (name) => {
       await (await received(fixture.spool)).link([{ folder: fixture.inbox, name }]);
     });
     await until('all wait', () => fixture.files.count('fsync', 'spool/') === arrivals || undefined);
     assert.deepEqual(await readdir(fixture.inbox), []);
-    letGo();
+    release();
     await Promise.all(placed);
     assert.deepEqual((await readdir(fixture.inbox)).toSorted(), names);
   });

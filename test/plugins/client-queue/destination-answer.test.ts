@@ -4,7 +4,7 @@ import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
 import { waitingDestinations } from '../../../plugins/client-queue/http/destinations.js';
 import { HandClock } from '../../support/hand-clock.js';
 
-type Ground = Parameters<typeof waitingDestinations>[0];
+type Fixture = Parameters<typeof waitingDestinations>[0];
 
 const count = 200_000;
 const site = 'site:mx.provider.example';
@@ -18,7 +18,7 @@ const rows: QueueStatistics['byDestination'] = Array.from({ length: count }, (_,
 }));
 
 test('very many destinations are looked through, and others have their turns meanwhile', async () => {
-  const ground = {
+  const fixture = {
     queue: { statistics: () => Promise.resolve({ byDestination: rows }) },
     controls: { list: () => [{ destination: site }], get: () => undefined },
     sites: { peek: (destination: string) => (destination.endsWith('7.example') ? site : undefined) },
@@ -30,7 +30,7 @@ test('very many destinations are looked through, and others have their turns mea
     timer = setImmediate(turn);
   };
   let timer = setImmediate(turn);
-  const found = await waitingDestinations(ground as unknown as Ground);
+  const found = await waitingDestinations(fixture as unknown as Fixture);
   clearImmediate(timer);
   assert.ok(turns >= 1, `${turns} turns`);
   assert.equal(found.length, 1000);

@@ -7,7 +7,7 @@ import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
 import { DkimSigner } from '../../../plugins/client-queue/delivery/outgoing-message.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { outboundGround } from './outbound-ground.js';
+import { outboundFixture } from './outbound-fixture.js';
 
 const pem = { type: 'pkcs8', format: 'pem' } as const;
 const spki = { type: 'spki', format: 'der' } as const;
@@ -47,8 +47,8 @@ describe('mail of a domain that has a key', () => {
     test(`is signed for ${domain}, and the signature is good`, async (t) => {
       const { folder, resolver } = await keys(t);
       const sink = await SmtpSink.start(t);
-      const ground = await outboundGround(t, { folder, options: { port: sink.port, dkim } });
-      const entry = await ground.delivered({ to: ['bob@sink.example'], text: `hello\r\nFrom: ${from}` });
+      const fixture = await outboundFixture(t, { folder, options: { port: sink.port, dkim } });
+      const entry = await fixture.delivered({ to: ['bob@sink.example'], text: `hello\r\nFrom: ${from}` });
       assert.equal(entry.state, 'delivered', entry.lastReply?.text);
       const text = sink.messages[0]?.text ?? Buffer.alloc(0);
       assert.match(String(text), /^DKIM-Signature: /);
@@ -63,8 +63,8 @@ describe('mail of a domain that has a key', () => {
   test('goes as it is when it comes from elsewhere', async (t) => {
     const { folder } = await keys(t);
     const sink = await SmtpSink.start(t);
-    const ground = await outboundGround(t, { folder, options: { port: sink.port, dkim } });
-    await ground.delivered({
+    const fixture = await outboundFixture(t, { folder, options: { port: sink.port, dkim } });
+    await fixture.delivered({
       to: ['bob@sink.example'],
       sender: 'eve@other.example',
       text: 'hello\r\nFrom: eve@other.example',

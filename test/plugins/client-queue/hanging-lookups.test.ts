@@ -4,7 +4,7 @@ import { CachingResolver } from '../../../core/dns/caching-resolver.js';
 import { MailRoutes } from '../../../core/dns/mail-routes.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
 import { FixedResolver, type FixedName } from '../../core/dns/fixed-resolver.js';
-import { outboundGround } from './outbound-ground.js';
+import { outboundFixture } from './outbound-fixture.js';
 
 const alive: FixedName = { a: ['127.0.0.1'] };
 
@@ -16,11 +16,11 @@ class HangingResolver extends FixedResolver {
   };
 }
 
-async function ground(t: TestContext, names: Record<string, FixedName>) {
+async function fixture(t: TestContext, names: Record<string, FixedName>) {
   const sink = await SmtpSink.start(t, {});
   const resolver = new HangingResolver(names);
   const finder = new MailRoutes({ resolver: new CachingResolver(resolver), ownNames: [], ownAddresses: () => [] });
-  return { ...(await outboundGround(t, { finder, options: { port: sink.port } })), resolver };
+  return { ...(await outboundFixture(t, { finder, options: { port: sink.port } })), resolver };
 }
 
 const deadOnes = (count: number): readonly string[] => Array.from({ length: count }, (_, n) => `x@dead${n}.example`);
@@ -29,7 +29,7 @@ test(
   'mail for many domains whose name servers do not answer keeps no other mail waiting',
   { timeout: 10_000 },
   async (t) => {
-    const { enqueue, outbound, tried, queue } = await ground(t, { 'one.example': alive, 'two.example': alive });
+    const { enqueue, outbound, tried, queue } = await fixture(t, { 'one.example': alive, 'two.example': alive });
     const stuck = await enqueue({ to: deadOnes(2000) });
     const behind = await enqueue({ to: ['a@one.example'] });
     await outbound.start();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate, setTimeout as pause } from 'node:timers/promises';
-import { LookupLanes, patienceMs } from '../../../plugins/client-queue/delivery/sites.js';
+import { LookupLanes, quickLookupMs } from '../../../plugins/client-queue/delivery/sites.js';
 
 /** Lanes whose lookups end when the test says so. */
 function hangingLanes() {
@@ -32,9 +32,9 @@ test('lookups that hang leave their places to others, and are bounded themselves
   const { lanes, begun, end, most, open } = hangingLanes();
   for (const name of names('dead', 3000)) lanes.ask(name, false);
   assert.equal(begun.length, 200);
-  await pause(patienceMs + 200);
+  await pause(quickLookupMs + 200);
   assert.equal(begun.length, 400);
-  await pause(7 * patienceMs);
+  await pause(7 * quickLookupMs);
   assert.equal(begun.length, 1200, 'the places of both are taken');
   assert.equal(most(), 1200);
   const [first = ''] = open();

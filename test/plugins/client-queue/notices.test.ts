@@ -4,46 +4,46 @@ import { systemClock } from '../../../core/clock.js';
 import { problem } from '../../../core/problem.js';
 import { queueNotes } from '../../../plugins/client-queue/delivery/relay-target.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
-import { outboundGround, type Enqueued, type OutboundGroundOptions } from './outbound-ground.js';
+import { outboundFixture, type Enqueued, type OutboundFixtureOptions } from './outbound-fixture.js';
 
-type Test = Parameters<typeof outboundGround>[0];
+type Test = Parameters<typeof outboundFixture>[0];
 
 /** Every recipient is refused for good. */
-async function refusing(t: Test, given: OutboundGroundOptions = {}) {
+async function refusing(t: Test, given: OutboundFixtureOptions = {}) {
   const sink = await SmtpSink.start(t, { steps: { rcpt: '550 5.1.1 No such user' } });
-  const ground = await outboundGround(t, { ...given, options: { port: sink.port } });
+  const fixture = await outboundFixture(t, { ...given, options: { port: sink.port } });
   return {
-    ...ground,
+    ...fixture,
     /** The entry when everybody has been told who is told. */
     told: async (message: Enqueued) => {
-      const { uid } = await ground.delivered(message);
-      return ground.entryWhen(uid, ({ notices }) => notices.length === 0);
+      const { uid } = await fixture.delivered(message);
+      return fixture.entryWhen(uid, ({ notices }) => notices.length === 0);
     },
   };
 }
 
-async function textOf(ground: {
+async function textOf(fixture: {
   readonly submissions: readonly { content(): AsyncIterable<Buffer> }[];
 }): Promise<string> {
   const chunks: Buffer[] = [];
-  const [first] = ground.submissions;
+  const [first] = fixture.submissions;
   if (first !== undefined) for await (const chunk of first.content()) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
 
 describe('the sender of mail that failed', () => {
   test('gets one notice of all that failed in the run, from the null reverse-path', async (t) => {
-    const ground = await refusing(t);
-    const { uid } = await ground.told({ to: ['a@one.example', 'b@two.example', 'c@two.example'] });
-    assert.equal(ground.submissions.length, 1);
-    const [notice] = ground.submissions;
+    const fixture = await refusing(t);
+    const { uid } = await fixture.told({ to: ['a@one.example', 'b@two.example', 'c@two.example'] });
+    assert.equal(fixture.submissions.length, 1);
+    const [notice] = fixture.submissions;
     assert.deepEqual(
       [notice?.reversePath, notice?.recipients.map(({ address }) => address)],
       [null, ['anna@example.org']],
     );
     assert.match(notice?.id ?? '', new RegExp(`^${uid}-\\d`));
     assert.equal(notice?.notes?.get(queueNotes.noticeOf), uid);
-    const text = await textOf(ground);
+    const text = await textOf(fixture);
     for (const name of ['a@one.example', 'b@two.example', 'c@two.example']) {
       assert.match(text, new RegExp(`^Final-Recipient: rfc822; ${name}\r$`, 'm'));
     }
@@ -60,30 +60,30 @@ describe('the sender of mail that failed', () => {
         now: () => systemClock.now() + clock.ahead,
         monotonic: () => systemClock.monotonic(),
       };
-      const ground = await refusing(t, { clock });
-      await ground.controls.set('two.example', { suspendedUntil: Infinity }, 'ops');
-      const uid = await ground.enqueue({ to: ['a@one.example', 'b@two.example'] });
-      await ground.outbound.start();
-      await ground.entryWhen(uid, ({ notices }) => notices.length > 0);
-      assert.equal(ground.submissions.length, 0, 'both may be told of together');
+      const fixture = await refusing(t, { clock });
+      await fixture.controls.set('two.example', { suspendedUntil: Infinity }, 'ops');
+      const uid = await fixture.enqueue({ to: ['a@one.example', 'b@two.example'] });
+      await fixture.outbound.start();
+      await fixture.entryWhen(uid, ({ notices }) => notices.length > 0);
+      assert.equal(fixture.submissions.length, 0, 'both may be told of together');
       clock.ahead = 0;
-      await ground.outbound.housekeep();
-      assert.equal(ground.submissions.length, 1);
+      await fixture.outbound.housekeep();
+      assert.equal(fixture.submissions.length, 1);
     },
   );
 
   test('is told what he asked for: nothing, or of some alone', async (t) => {
-    const ground = await refusing(t);
+    const fixture = await refusing(t);
     const at = (address: string, notify: readonly ('never' | 'failure' | 'success')[]) => ({
       address,
       destination: 'one.example',
       notify,
     });
-    await ground.told({ to: [at('a@one.example', ['never'])] });
-    assert.equal(ground.submissions.length, 0);
-    await ground.told({ to: [at('a@one.example', ['success']), at('b@one.example', ['failure'])] });
-    assert.equal(ground.submissions.length, 1);
-    assert.doesNotMatch(await textOf(ground), /a@one\.example/);
+    await fixture.told({ to: [at('a@one.example', ['never'])] });
+    assert.equal(fixture.submissions.length, 0);
+    await fixture.told({ to: [at('a@one.example', ['success']), at('b@one.example', ['failure'])] });
+    assert.equal(fixture.submissions.length, 1);
+    assert.doesNotMatch(await textOf(fixture), /a@one\.example/);
   });
 
   for (const [how, header, body] of [
@@ -96,11 +96,11 @@ describe('the sender of mail that failed', () => {
     ],
   ] as const) {
     test(`F-I9 gets a notice without a line over 998 octets: it is ${how}`, async (t) => {
-      const ground = await refusing(t);
+      const fixture = await refusing(t);
       const subject = 'subject '.repeat(400);
       const text = `${header}\r\nX-Long: ${subject}\r\n\r\n--b\r\n\r\n${'body '.repeat(400)}\r\n`;
-      await ground.told({ to: ['a@one.example'], message: Buffer.from(text), entry: { subject } });
-      const notice = await textOf(ground);
+      await fixture.told({ to: ['a@one.example'], message: Buffer.from(text), entry: { subject } });
+      const notice = await textOf(fixture);
       assert.ok(Math.max(...notice.split('\r\n').map(({ length }) => length)) <= 998);
       assert.match(notice, /^Subject: hello\r$/m);
       assert.equal(notice.includes('body body body'), body !== null);
@@ -109,21 +109,21 @@ describe('the sender of mail that failed', () => {
   }
 
   test('gets the header alone when he wants no more, and what he called the message', async (t) => {
-    const ground = await refusing(t);
-    await ground.told({ to: ['a@one.example'], text: 'secret', entry: { ret: 'hdrs', envelopeId: 'mine 1' } });
-    const text = await textOf(ground);
+    const fixture = await refusing(t);
+    await fixture.told({ to: ['a@one.example'], text: 'secret', entry: { ret: 'hdrs', envelopeId: 'mine 1' } });
+    const text = await textOf(fixture);
     assert.match(text, /^Content-Type: text\/rfc822-headers\r$/m);
     assert.match(text, /^Original-Envelope-Id: mine 1\r$/m);
     assert.equal(text.match(/^secret\r$/m), null);
   });
 
   test('hears of an international recipient by the name that he gave him', async (t) => {
-    const ground = await refusing(t);
+    const fixture = await refusing(t);
     const to = [
       { address: 'a@one.example', destination: 'one.example', originalRecipient: 'utf-8;j\\x{FC}rgen@x.example' },
     ];
-    await ground.told({ to, sender: 'jörg@example.org', entry: { smtputf8: true } });
-    assert.match(await textOf(ground), /^Original-Recipient: utf-8; jürgen@x\.example\r$/m);
+    await fixture.told({ to, sender: 'jörg@example.org', entry: { smtputf8: true } });
+    assert.match(await textOf(fixture), /^Original-Recipient: utf-8; jürgen@x\.example\r$/m);
   });
 
   for (const [title, header, sender] of [
@@ -133,41 +133,41 @@ describe('the sender of mail that failed', () => {
     ['is a mailer daemon', 'X-Nothing: else', 'MAILER-DAEMON@example.org'],
   ] as const) {
     test(`is not told when it ${title}`, async (t) => {
-      const ground = await refusing(t);
-      const entry = await ground.told({ to: ['a@one.example'], sender, text: `hello\r\n${header}` });
+      const fixture = await refusing(t);
+      const entry = await fixture.told({ to: ['a@one.example'], sender, text: `hello\r\n${header}` });
       assert.equal(entry.state, 'bounced');
-      assert.equal(ground.submissions.length, 0);
+      assert.equal(fixture.submissions.length, 0);
     });
   }
 });
 
 describe('what cannot be told to anybody', () => {
   test('a bounce of a bounce is held for an operator, and makes no further mail', async (t) => {
-    const ground = await refusing(t);
-    const entry = await ground.told({ to: ['a@one.example'], sender: null, entry: { noticeOf: 'other' } });
-    assert.deepEqual([entry.state, ground.submissions.length], ['held', 0]);
+    const fixture = await refusing(t);
+    const entry = await fixture.told({ to: ['a@one.example'], sender: null, entry: { noticeOf: 'other' } });
+    assert.deepEqual([entry.state, fixture.submissions.length], ['held', 0]);
     assert.match(entry.hold ?? '', /notice of failure/);
   });
 
   test('a loop ends with an operator', async (t) => {
-    const ground = await refusing(t);
+    const fixture = await refusing(t);
     const visits = 'Received: from x by mail.example.org; now\r\n'.repeat(4);
-    const entry = await ground.told({ to: ['a@one.example'], text: `hello\r\n${visits}X: y` });
-    assert.deepEqual([entry.state, ground.submissions.length], ['held', 0]);
+    const entry = await fixture.told({ to: ['a@one.example'], text: `hello\r\n${visits}X: y` });
+    assert.deepEqual([entry.state, fixture.submissions.length], ['held', 0]);
     assert.match(entry.hold ?? '', /mail loop: it has been here 4 times/);
   });
 
   test('a notice that nobody takes is held under its own uid', async (t) => {
     let tries = 0;
-    const ground = await refusing(t, {
+    const fixture = await refusing(t, {
       submit: ({ hop }) => {
         tries += 1;
         return hop === undefined ? Promise.reject(problem('invalid', 'No such user')) : Promise.resolve();
       },
     });
-    const { uid } = await ground.told({ to: ['a@one.example'] });
+    const { uid } = await fixture.told({ to: ['a@one.example'] });
     assert.equal(tries, 2);
-    const [, held] = ground.submissions;
+    const [, held] = fixture.submissions;
     assert.equal(held?.id, `${uid}-1`);
     const [sender] = held?.recipients ?? [];
     assert.ok(sender);
@@ -177,45 +177,45 @@ describe('what cannot be told to anybody', () => {
 
 test('a notice that cannot be handed in now is handed in later, under the same id', async (t) => {
   let isFull = true;
-  const ground = await refusing(t, {
+  const fixture = await refusing(t, {
     submit: () => (isFull ? Promise.reject(problem('storage-full')) : Promise.resolve()),
   });
-  const { uid } = await ground.delivered({ to: ['a@one.example'] });
-  await ground.outbound.housekeep();
-  assert.equal((await ground.queue.find(uid))?.notices.length, 1);
+  const { uid } = await fixture.delivered({ to: ['a@one.example'] });
+  await fixture.outbound.housekeep();
+  assert.equal((await fixture.queue.find(uid))?.notices.length, 1);
   isFull = false;
-  await ground.outbound.housekeep();
-  assert.equal((await ground.queue.find(uid))?.notices.length, 0);
-  assert.deepEqual(new Set(ground.submissions.map(({ id }) => id)), new Set([`${uid}-1`]));
+  await fixture.outbound.housekeep();
+  assert.equal((await fixture.queue.find(uid))?.notices.length, 0);
+  assert.deepEqual(new Set(fixture.submissions.map(({ id }) => id)), new Set([`${uid}-1`]));
 });
 
 test('notices that cannot be sent now keep no other sender waiting', async (t) => {
-  const ground = await outboundGround(t, {
+  const fixture = await outboundFixture(t, {
     submit: ({ recipients: [to] }) =>
       to?.local === 'full' ? Promise.reject(problem('storage-full')) : Promise.resolve(),
   });
   const stuck = Array.from({ length: 450 }, () =>
-    ground.enqueue({ to: ['a@one.example'], sender: 'full@example.org' }),
+    fixture.enqueue({ to: ['a@one.example'], sender: 'full@example.org' }),
   );
-  const uids = [...(await Promise.all(stuck)), await ground.enqueue({ to: ['a@one.example'] })];
-  await ground.queue.mutate({ uids }, { operation: 'bounce' }, Date.now());
-  await ground.outbound.housekeep();
-  assert.equal((await ground.queue.find(uids.at(-1) ?? ''))?.notices.length, 0);
-  assert.equal((await ground.queue.notices(1000)).length, 450);
+  const uids = [...(await Promise.all(stuck)), await fixture.enqueue({ to: ['a@one.example'] })];
+  await fixture.queue.mutate({ uids }, { operation: 'bounce' }, Date.now());
+  await fixture.outbound.housekeep();
+  assert.equal((await fixture.queue.find(uids.at(-1) ?? ''))?.notices.length, 0);
+  assert.equal((await fixture.queue.notices(1000)).length, 450);
 });
 
 test('success is told where it was asked for, and the next server does not tell it itself', async (t) => {
   const deaf = await SmtpSink.start(t, { capabilities: ['PIPELINING'] });
-  const ground = await outboundGround(t, { options: { port: deaf.port } });
+  const fixture = await outboundFixture(t, { options: { port: deaf.port } });
   const wish = { notify: ['success'] as const, originalRecipient: 'rfc822;Ann+2Bx@one.example' };
   const to = [{ address: 'a@one.example', destination: 'one.example', ...wish }];
-  const { uid } = await ground.delivered({ to });
-  await ground.entryWhen(uid, ({ notices }) => notices.length === 0);
-  assert.match(await textOf(ground), /^Action: relayed\r$/m);
-  assert.match(await textOf(ground), /^Original-Recipient: rfc822; Ann\+x@one\.example\r$/m);
+  const { uid } = await fixture.delivered({ to });
+  await fixture.entryWhen(uid, ({ notices }) => notices.length === 0);
+  assert.match(await textOf(fixture), /^Action: relayed\r$/m);
+  assert.match(await textOf(fixture), /^Original-Recipient: rfc822; Ann\+x@one\.example\r$/m);
 
   const knowing = await SmtpSink.start(t, { capabilities: ['DSN', 'PIPELINING'] });
-  const other = await outboundGround(t, { options: { port: knowing.port } });
+  const other = await outboundFixture(t, { options: { port: knowing.port } });
   const entry = await other.delivered({ to, entry: { ret: 'full', envelopeId: 'e1' } });
   assert.deepEqual([entry.notices.length, other.submissions.length], [0, 0]);
   assert.match(

@@ -5,15 +5,15 @@ import { systemClock } from '../../../core/clock.js';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { SmtpSink, type SinkMoment, type SinkScript } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
-import { outboundGround, outcomes, type OutboundGroundOptions } from './outbound-ground.js';
+import { outboundFixture, outcomes, type OutboundFixtureOptions } from './outbound-fixture.js';
 
-type Test = Parameters<typeof outboundGround>[0];
+type Test = Parameters<typeof outboundFixture>[0];
 
 /** Mail for `sink.example` goes to a server that behaves as scripted. */
-async function withSink(t: Test, script: SinkScript = {}, given: OutboundGroundOptions = {}) {
+async function withSink(t: Test, script: SinkScript = {}, given: OutboundFixtureOptions = {}) {
   const sink = await SmtpSink.start(t, script);
-  const ground = await outboundGround(t, { ...given, options: { port: sink.port, ...given.options } });
-  return { ...ground, sink };
+  const fixture = await outboundFixture(t, { ...given, options: { port: sink.port, ...given.options } });
+  return { ...fixture, sink };
 }
 
 const quick = {
@@ -105,22 +105,22 @@ describe('a server that behaves so', () => {
     const friendly = await SmtpSink.start(t);
     const route = (port: number) => ({ mx: ['127.0.0.1'], port, tls: 'never' });
     const routes = { bad: route(stalling.port), good: route(friendly.port) };
-    const ground = await outboundGround(t, { options: { routes } });
+    const fixture = await outboundFixture(t, { options: { routes } });
     for (let n = 0; n < 30; n += 1)
-      await ground.enqueue({ to: [{ address: 'x@bad.example', destination: 'route:bad' }] });
-    const uid = await ground.enqueue({ to: [{ address: 'y@good.example', destination: 'route:good' }] });
-    await ground.outbound.start();
-    assert.equal((await ground.tried(uid)).state, 'delivered');
+      await fixture.enqueue({ to: [{ address: 'x@bad.example', destination: 'route:bad' }] });
+    const uid = await fixture.enqueue({ to: [{ address: 'y@good.example', destination: 'route:good' }] });
+    await fixture.outbound.start();
+    assert.equal((await fixture.tried(uid)).state, 'delivered');
     await stalling.close();
   });
 });
 
 describe('several servers of a domain', () => {
   test('the next one is asked when one cannot be reached, and the dead one is left alone for a while', async (t) => {
-    const ground = await withSink(t, {}, { hops: { 'sink.example': ['127.0.0.9', '127.0.0.1'] } });
-    const first = await ground.delivered({ to: ['bob@sink.example'] });
+    const fixture = await withSink(t, {}, { hops: { 'sink.example': ['127.0.0.9', '127.0.0.1'] } });
+    const first = await fixture.delivered({ to: ['bob@sink.example'] });
     assert.equal(first.state, 'delivered');
-    const second = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
+    const second = await fixture.tried(await fixture.enqueue({ to: ['bob@sink.example'] }));
     assert.equal(second.state, 'delivered');
   });
 
@@ -128,31 +128,31 @@ describe('several servers of a domain', () => {
     const port = await freePort();
     await SmtpSink.start(t, { steps: { greeting: '554 5.3.2 Not I' } }, port);
     const hops = { 'sink.example': ['127.0.0.1', '127.0.0.9'] };
-    const ground = await outboundGround(t, { hops, options: { port } });
-    assert.equal((await ground.delivered({ to: ['bob@sink.example'] })).state, 'deferred');
+    const fixture = await outboundFixture(t, { hops, options: { port } });
+    assert.equal((await fixture.delivered({ to: ['bob@sink.example'] })).state, 'deferred');
   });
 
   test('a no in the greeting of all of many servers is for good', async (t) => {
     const port = await freePort();
     await SmtpSink.start(t, { steps: { greeting: '554 5.3.2 Not I' } }, port);
     const hops = { 'sink.example': ['127.0.0.1', '127.0.0.1', '127.0.0.1', '127.0.0.1'] };
-    const ground = await outboundGround(t, { hops, options: { port } });
-    assert.deepEqual(outcomes(await ground.delivered({ to: ['bob@sink.example'] })), [
+    const fixture = await outboundFixture(t, { hops, options: { port } });
+    assert.deepEqual(outcomes(await fixture.delivered({ to: ['bob@sink.example'] })), [
       'bob@sink.example bounced 554 5.3.2',
     ]);
   });
 
   test('nobody there: deferred with what was found, and the next message costs no call', async (t) => {
     const port = await freePort();
-    const ground = await outboundGround(t, { options: { port } });
-    const entry = await ground.delivered({ to: ['bob@sink.example'] });
+    const fixture = await outboundFixture(t, { options: { port } });
+    const entry = await fixture.delivered({ to: ['bob@sink.example'] });
     assert.deepEqual(outcomes(entry), ['bob@sink.example deferred 451 4.4.1']);
     const sink = await SmtpSink.start(t, {}, port);
-    const again = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
+    const again = await fixture.tried(await fixture.enqueue({ to: ['bob@sink.example'] }));
     assert.equal(again.state, 'deferred');
     assert.equal(sink.connections, 0);
-    ground.outbound.forgetFailures();
-    const late = await ground.tried(await ground.enqueue({ to: ['bob@sink.example'] }));
+    fixture.outbound.forgetFailures();
+    const late = await fixture.tried(await fixture.enqueue({ to: ['bob@sink.example'] }));
     assert.equal(late.state, 'delivered');
   });
 
@@ -161,8 +161,8 @@ describe('several servers of a domain', () => {
     { timeout: 10_000 },
     async (t) => {
       const options = { localAddress: '192.0.2.1' };
-      const ground = await outboundGround(t, { options, hops: { 'one.example': ['127.0.0.1', '127.0.0.2'] } });
-      const entry = await ground.delivered({ to: ['bob@one.example'] });
+      const fixture = await outboundFixture(t, { options, hops: { 'one.example': ['127.0.0.1', '127.0.0.2'] } });
+      const entry = await fixture.delivered({ to: ['bob@one.example'] });
       assert.deepEqual(outcomes(entry), ['bob@one.example deferred 451 4.3.0']);
       assert.match(entry.recipients[0]?.lastReply?.text ?? '', /No connection can be opened here \(EADDRNOTAVAIL\)/);
       assert.equal(entry.attempts, 1);
@@ -179,13 +179,13 @@ describe('several servers of a domain', () => {
       permanent: false,
     } as const;
     const hops: Record<string, readonly string[] | HopSearch> = { 'a.example': lost, 'b.example': lost };
-    const ground = await withSink(t, {}, { hops });
+    const fixture = await withSink(t, {}, { hops });
     const both = ['x@a.example', 'x@b.example'];
-    const before = await ground.delivered({ to: both });
+    const before = await fixture.delivered({ to: both });
     assert.equal(before.state, 'deferred');
     hops['a.example'] = hops['b.example'] = ['127.0.0.1'];
-    ground.outbound.forgetFailures(['a.example']);
-    const after = await ground.tried(await ground.enqueue({ to: both }));
+    fixture.outbound.forgetFailures(['a.example']);
+    const after = await fixture.tried(await fixture.enqueue({ to: both }));
     assert.deepEqual(
       after.recipients.map(({ state }) => state),
       ['delivered', 'deferred'],
@@ -196,8 +196,8 @@ describe('several servers of a domain', () => {
     const no = (permanent: boolean, code: number, status: string) =>
       ({ outcome: 'failed', reason: permanent ? 'null-mx' : 'dns', code, status, text: 'No', permanent }) as const;
     const hops = { 'null.example': no(true, 556, '5.1.10'), 'lost.example': no(false, 451, '4.4.3') };
-    const ground = await outboundGround(t, { hops });
-    const entry = await ground.delivered({ to: ['a@null.example', 'b@lost.example'] });
+    const fixture = await outboundFixture(t, { hops });
+    const entry = await fixture.delivered({ to: ['a@null.example', 'b@lost.example'] });
     assert.deepEqual(outcomes(entry), ['a@null.example bounced 556 5.1.10', 'b@lost.example deferred 451 4.4.3']);
   });
 });
@@ -229,12 +229,12 @@ test(
 test('a clock that jumps ahead has no mail returned that is tried then', async (t) => {
   const clock = { ahead: 0, now: () => systemClock.now() + clock.ahead, monotonic: () => systemClock.monotonic() };
   const options = { retry: { firstSeconds: 1, jitter: 0 } };
-  const ground = await withSink(t, { steps: { rcpt: '451 4.3.0 Later' } }, { clock, options });
-  const { uid } = await ground.delivered({ to: ['bob@sink.example'] });
+  const fixture = await withSink(t, { steps: { rcpt: '451 4.3.0 Later' } }, { clock, options });
+  const { uid } = await fixture.delivered({ to: ['bob@sink.example'] });
   clock.ahead = 30 * 86_400_000;
-  const { state } = await ground.entryWhen(uid, ({ recipients }) => recipients[0]?.attempts === 2);
+  const { state } = await fixture.entryWhen(uid, ({ recipients }) => recipients[0]?.attempts === 2);
   assert.equal(state, 'deferred');
-  assert.equal(ground.submissions.length, 0);
+  assert.equal(fixture.submissions.length, 0);
 });
 
 test('messages share connections', async (t) => {
@@ -252,9 +252,9 @@ test('LMTP: each recipient has its answer behind the dot', async (t) => {
     steps: { dot: [undefined, '550 5.1.1 No', '452 4.2.2 Full'] },
   });
   const routes = { boxes: { mx: ['127.0.0.1'], port: sink.port, protocol: 'lmtp', tls: 'never' } };
-  const ground = await outboundGround(t, { options: { routes } });
+  const fixture = await outboundFixture(t, { options: { routes } });
   const to = ['a', 'b', 'c'].map((name) => ({ address: `${name}@x.example`, destination: 'route:boxes' }));
-  const entry = await ground.delivered({ to });
+  const entry = await fixture.delivered({ to });
   assert.deepEqual(
     entry.recipients.map(({ state }) => state),
     ['delivered', 'bounced', 'deferred'],
@@ -262,31 +262,31 @@ test('LMTP: each recipient has its answer behind the dot', async (t) => {
 });
 
 test('a suspended destination waits, others go, and it goes on when it is resumed', async (t) => {
-  const ground = await withSink(t);
-  await ground.controls.set('sink.example', { suspendedUntil: Infinity, reason: 'maintenance' }, 'ops');
-  const held = await ground.enqueue({ to: ['bob@sink.example'] });
-  const other = await ground.enqueue({ to: ['bob@other.example'] });
-  await ground.outbound.start();
-  assert.equal((await ground.tried(other)).state, 'delivered');
-  assert.equal((await ground.queue.find(held))?.state, 'queued');
-  await ground.controls.clear('sink.example');
-  assert.equal((await ground.tried(held)).state, 'delivered');
+  const fixture = await withSink(t);
+  await fixture.controls.set('sink.example', { suspendedUntil: Infinity, reason: 'maintenance' }, 'ops');
+  const held = await fixture.enqueue({ to: ['bob@sink.example'] });
+  const other = await fixture.enqueue({ to: ['bob@other.example'] });
+  await fixture.outbound.start();
+  assert.equal((await fixture.tried(other)).state, 'delivered');
+  assert.equal((await fixture.queue.find(held))?.state, 'queued');
+  await fixture.controls.clear('sink.example');
+  assert.equal((await fixture.tried(held)).state, 'delivered');
 });
 
 test('a route that is not configured any more defers, and says so', async (t) => {
-  const ground = await outboundGround(t);
-  const entry = await ground.delivered({ to: [{ address: 'a@x.example', destination: 'route:gone' }] });
+  const fixture = await outboundFixture(t);
+  const entry = await fixture.delivered({ to: [{ address: 'a@x.example', destination: 'route:gone' }] });
   assert.equal(entry.state, 'deferred');
   assert.match(entry.lastReply?.text ?? '', /route gone is not configured/);
 });
 
 test('a stop gives back what waits and finishes what is under way', async (t) => {
-  const ground = await withSink(t, {}, { options: { destination: { maxConnections: 1 } } });
-  for (let n = 0; n < 50; n += 1) await ground.enqueue({ to: ['bob@sink.example'] });
-  await ground.outbound.start();
-  await ground.sink.until(({ messages }) => messages.length >= 5);
-  await ground.outbound.stop();
-  const sent = ground.sink.messages.length;
-  assert.equal(await ground.queue.count({ state: ['delivered'] }), sent);
-  assert.equal(await ground.queue.count({ state: ['queued'] }), 50 - sent);
+  const fixture = await withSink(t, {}, { options: { destination: { maxConnections: 1 } } });
+  for (let n = 0; n < 50; n += 1) await fixture.enqueue({ to: ['bob@sink.example'] });
+  await fixture.outbound.start();
+  await fixture.sink.until(({ messages }) => messages.length >= 5);
+  await fixture.outbound.stop();
+  const sent = fixture.sink.messages.length;
+  assert.equal(await fixture.queue.count({ state: ['delivered'] }), sent);
+  assert.equal(await fixture.queue.count({ state: ['queued'] }), 50 - sent);
 });

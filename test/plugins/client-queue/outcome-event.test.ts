@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
-import { toldOutcome } from '../../../plugins/client-queue/delivery/relay-hook.js';
+import { outcomeEvent } from '../../../plugins/client-queue/delivery/relay-hook.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { newEntry } from '../../support/queue-entries.js';
 import { freeListeners } from '../../support/server-process.js';
@@ -117,7 +117,7 @@ test('who waits for a mailbox of this server is told of with that target', () =>
     at: 5,
     accepted: () => accepted,
   };
-  const { recipient, reversePath, target, reason, envelopeId } = toldOutcome(about);
+  const { recipient, reversePath, target, reason, envelopeId } = outcomeEvent(about);
   assert.deepEqual(
     [recipient.address, reversePath, target, reason, envelopeId],
     ['bob@example.org', null, 'store', 'Nobody can be told.', 'mine'],

@@ -15,18 +15,18 @@ import { queueTargets } from '../../../plugins/client-queue/delivery/relay-targe
 import { PipelineDelivery } from '../../../core/pipeline/submission.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { FakeTarget, type FakeTargetOptions } from '../../core/pipeline/fake-target.js';
-import { sessionOf, transactionOf } from '../../core/pipeline/pipeline-ground.js';
-import { outboundGround } from './outbound-ground.js';
+import { sessionOf, transactionOf } from '../../core/pipeline/pipeline-fixture.js';
+import { outboundFixture } from './outbound-fixture.js';
 
 /** A pipeline with the targets of the queue and one more, `box`, for `local.example`. */
-async function pipelineWithQueue(t: Parameters<typeof outboundGround>[0], box: FakeTargetOptions = {}) {
-  const ground = await outboundGround(t);
+async function pipelineWithQueue(t: Parameters<typeof outboundFixture>[0], box: FakeTargetOptions = {}) {
+  const fixture = await outboundFixture(t);
   const { log } = rememberingLog();
   const pipeline = new Pipeline({ log, clock: systemClock });
-  const spool = await openSpool(join(ground.folder, 'spool2'), { log, reserveBytes: 0 });
+  const spool = await openSpool(join(fixture.folder, 'spool2'), { log, reserveBytes: 0 });
   const local = new PipelineDelivery({ pipeline, spool, clock: systemClock });
   const targets = queueTargets({
-    queue: ground.queue,
+    queue: fixture.queue,
     local,
     clock: systemClock,
     settings: () => ({ keepDeadLetters: 60, expireAfter: 1000, warnAfter: 100 }),
@@ -64,7 +64,7 @@ async function pipelineWithQueue(t: Parameters<typeof outboundGround>[0], box: F
     await writer.write(Buffer.from('Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <1@x>\r\n\r\nhello\r\n'));
     return pipeline.snapshot().deliver({ ...transaction, recipients }, await writer.finish());
   }
-  return { ...ground, pipeline, fake, deliver, deliverTo };
+  return { ...fixture, pipeline, fake, deliver, deliverTo };
 }
 
 const nothing = { postern: 'verdict', kind: 'next' } as const;
@@ -110,10 +110,10 @@ test('what a target defers is queued for that target with its hop, and what it r
     const [made, code, status] = refusal;
     return { recipient, outcome: made, code, status, text: 'No' };
   };
-  const ground = await pipelineWithQueue(t, { outcome });
-  const { summary } = await ground.deliver(['a@local.example', 'b@local.example', 'c@local.example']);
+  const fixture = await pipelineWithQueue(t, { outcome });
+  const { summary } = await fixture.deliver(['a@local.example', 'b@local.example', 'c@local.example']);
   assert.equal(summary.code, 250);
-  const retry = await ground.queue.find('id1-retry');
+  const retry = await fixture.queue.find('id1-retry');
   const [b] = retry?.accepted.recipients ?? [];
   assert.deepEqual(
     [b?.address, b?.destination, b?.hop],
@@ -121,63 +121,63 @@ test('what a target defers is queued for that target with its hop, and what it r
   );
   assert.deepEqual([b?.lastReply?.code, retry?.state], [451, 'deferred']);
 
-  await ground.outbound.start();
-  const bounced = await ground.tried('id1-bounce');
+  await fixture.outbound.start();
+  const bounced = await fixture.tried('id1-bounce');
   assert.deepEqual([bounced.state, bounced.lastReply?.status], ['bounced', '5.1.1']);
-  await ground.entryWhen('id1-bounce', ({ notices }) => notices.length === 0);
+  await fixture.entryWhen('id1-bounce', ({ notices }) => notices.length === 0);
   assert.deepEqual(
-    ground.submissions.map(({ id }) => id),
+    fixture.submissions.map(({ id }) => id),
     ['id1-bounce-1'],
   );
 
-  await ground.queue.mutate({ uids: ['id1-retry'] }, { operation: 'retry' }, systemClock.now());
-  await ground.entryWhen('id1-retry', ({ state }) => state === 'delivered');
+  await fixture.queue.mutate({ uids: ['id1-retry'] }, { operation: 'retry' }, systemClock.now());
+  await fixture.entryWhen('id1-retry', ({ state }) => state === 'delivered');
   assert.deepEqual(
-    ground.parcels.map(({ id, recipients }) => [id, recipients[0]?.hop.destination]),
+    fixture.parcels.map(({ id, recipients }) => [id, recipients[0]?.hop.destination]),
     [['id1-retry', 'b@local.example']],
   );
 });
 
 test('mail that a hook holds waits for an operator, and goes where it would have gone once it is released', async (t) => {
-  const ground = await pipelineWithQueue(t);
-  ground.pipeline.on('site', 'message', {}, () => hold('looks odd'));
-  assert.equal((await ground.deliver(['a@local.example'])).summary.code, 250);
-  const held = await ground.queue.find('id1-hold');
-  assert.deepEqual([held?.state, held?.hold, ground.fake.holds.length], ['held', 'looks odd', 0]);
-  await ground.outbound.start();
-  await ground.queue.mutate({ uids: ['id1-hold'] }, { operation: 'release' }, systemClock.now());
-  await ground.entryWhen('id1-hold', ({ state }) => state === 'delivered');
-  assert.equal(ground.parcels[0]?.recipients[0]?.hop.target, 'box');
+  const fixture = await pipelineWithQueue(t);
+  fixture.pipeline.on('site', 'message', {}, () => hold('looks odd'));
+  assert.equal((await fixture.deliver(['a@local.example'])).summary.code, 250);
+  const held = await fixture.queue.find('id1-hold');
+  assert.deepEqual([held?.state, held?.hold, fixture.fake.holds.length], ['held', 'looks odd', 0]);
+  await fixture.outbound.start();
+  await fixture.queue.mutate({ uids: ['id1-hold'] }, { operation: 'release' }, systemClock.now());
+  await fixture.entryWhen('id1-hold', ({ state }) => state === 'delivered');
+  assert.equal(fixture.parcels[0]?.recipients[0]?.hop.target, 'box');
 });
 
 test('a recipient that a hook holds is routed when it is taken; one that nobody routes is refused', async (t) => {
-  const ground = await pipelineWithQueue(t);
-  ground.pipeline.on('site', 'rcptTo', { order: 'first' }, () => hold('new sender'));
-  assert.equal((await ground.deliver(['a@local.example'])).summary.code, 250);
-  assert.equal((await ground.queue.find('id1-hold'))?.accepted.recipients[0]?.destination, 'target:box');
-  const { summary } = await ground.deliver(['a@one.example'], { id: 'id2', session: stranger });
+  const fixture = await pipelineWithQueue(t);
+  fixture.pipeline.on('site', 'rcptTo', { order: 'first' }, () => hold('new sender'));
+  assert.equal((await fixture.deliver(['a@local.example'])).summary.code, 250);
+  assert.equal((await fixture.queue.find('id1-hold'))?.accepted.recipients[0]?.destination, 'target:box');
+  const { summary } = await fixture.deliver(['a@one.example'], { id: 'id2', session: stranger });
   assert.deepEqual([summary.code, summary.status], [550, '5.7.1']);
 });
 
 test('whoever wants to hear that local mail has come gets it through the queue, and hears of it', async (t) => {
-  const ground = await pipelineWithQueue(t);
+  const fixture = await pipelineWithQueue(t);
   const transaction = transactionOf([]);
   const address = parseAddress('a@local.example');
   const dsn = { notify: ['success'] as const };
-  const decision = await ground.pipeline.snapshot().decide('rcptTo', { transaction, address, dsn });
+  const decision = await fixture.pipeline.snapshot().decide('rcptTo', { transaction, address, dsn });
   assert.ok(decision.outcome === 'pass' && decision.hop);
   assert.deepEqual([decision.hop.target, decision.hop.destination], ['relay', 'target:box']);
-  await ground.deliverTo([{ address, hop: decision.hop, discarded: false, dsn }]);
-  await ground.outbound.start();
-  const entry = await ground.tried('id1');
+  await fixture.deliverTo([{ address, hop: decision.hop, discarded: false, dsn }]);
+  await fixture.outbound.start();
+  const entry = await fixture.tried('id1');
   assert.equal(entry.state, 'delivered');
-  await ground.entryWhen('id1', ({ notices }) => notices.length === 0);
-  assert.equal(ground.submissions.length, 1);
+  await fixture.entryWhen('id1', ({ notices }) => notices.length === 0);
+  assert.equal(fixture.submissions.length, 1);
 });
 
 test('a full queue is told with 452, and leaves nothing', async (t) => {
-  const ground = await pipelineWithQueue(t);
-  const full = { ...ground.queue, prepare: () => Promise.reject(problem('unavailable')) };
+  const fixture = await pipelineWithQueue(t);
+  const full = { ...fixture.queue, prepare: () => Promise.reject(problem('unavailable')) };
   const targets = queueTargets({
     queue: full,
     local: { route: () => Promise.resolve(undefined) },
@@ -188,7 +188,7 @@ test('a full queue is told with 452, and leaves nothing', async (t) => {
   });
   const delivery = await targets.relay.start(transactionOf([]), []);
   const writer = await (
-    await openSpool(join(ground.folder, 'spool3'), { log: rememberingLog().log, reserveBytes: 0 })
+    await openSpool(join(fixture.folder, 'spool3'), { log: rememberingLog().log, reserveBytes: 0 })
   ).create(Buffer.from('Return-Path: <>\r\n'), Buffer.alloc(0));
   await assert.rejects(delivery.body(await writer.finish()), { problem: 'storage-full' });
 });

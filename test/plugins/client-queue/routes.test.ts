@@ -33,7 +33,7 @@ function byName({ line }: SinkMoment): string | undefined {
   return kind === 't' ? `${code} 4.2.0 Not now` : `${code} 5.1.1 Never`;
 }
 
-class Ground {
+class Fixture {
   readonly sink: SmtpSink;
   /** A server that callers may name. */
   readonly named: SmtpSink;
@@ -45,7 +45,7 @@ class Ground {
     this.server = server;
   }
 
-  static async start(t: TestContext): Promise<Ground> {
+  static async start(t: TestContext): Promise<Fixture> {
     const sink = await SmtpSink.start(t, { steps: { rcpt: byName } });
     const routes = {
       sink: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['sink.example', '*.sink.example'] },
@@ -55,7 +55,7 @@ class Ground {
     const targets = [{ host: '127.0.0.1', ports: [named.port] }];
     const plugins = JSON.stringify({ 'client-queue': { routes, targets } });
     const config = `{ domains: ['example.org'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
-    return new Ground(sink, named, await startInProcess(t, config));
+    return new Fixture(sink, named, await startInProcess(t, config));
   }
 
   async call<T>(schema: z.ZodType<T>, path: string, options: RequestOptions = {}, status = 200): Promise<T> {
@@ -93,12 +93,14 @@ class Ground {
 }
 
 test('below /client', async (t) => {
-  const ground = await Ground.start(t);
-  const { sink, server } = ground;
+  const fixture = await Fixture.start(t);
+  const { sink, server } = fixture;
   const envelope = { mail: 'ann@example.org', rcpt: ['bob@sink.example'], subject: 'Hello', text: 'Hi' };
 
   await t.test('a case is sent now, and the answer is the session', async () => {
-    const result = await ground.call(SessionAnswer, '/client/send', { json: { route: 'sink', envelopes: [envelope] } });
+    const result = await fixture.call(SessionAnswer, '/client/send', {
+      json: { route: 'sink', envelopes: [envelope] },
+    });
     assert.equal(result.outcome, 'delivered');
     assert.match(sink.messages.at(-1)?.text.toString() ?? '', /^Subject: Hello\r$/m);
   });
@@ -106,7 +108,7 @@ test('below /client', async (t) => {
   await t.test('a raw message is sent now, with its envelope in the query', async () => {
     const path = '/client/send?mail=ann@example.org&rcpt=bob@sink.example,p550@sink.example&route=sink';
     const headers = { 'Content-Type': 'message/rfc822' };
-    const result = await ground.call(SessionAnswer, path, { headers, body: 'Subject: Raw\n\n.dot\n' });
+    const result = await fixture.call(SessionAnswer, path, { headers, body: 'Subject: Raw\n\n.dot\n' });
     assert.equal(result.outcome, 'partial');
     assert.equal(sink.messages.at(-1)?.text.toString(), 'Subject: Raw\r\n\r\n.dot\r\n');
   });
@@ -114,34 +116,34 @@ test('below /client', async (t) => {
   await t.test('JSON5 is taken, and what is wrong in it is told with its place', async () => {
     const json5 = (body: string) => ({ headers: { 'Content-Type': 'application/json5' }, body });
     const right = `{ route: 'sink', envelopes: [{ mail: '', rcpt: ['bob@sink.example'], text: 'x', }] } // a comment`;
-    assert.equal((await ground.call(SessionAnswer, '/client/send', json5(right))).outcome, 'delivered');
-    assert.match(await ground.refusal('/client/send', json5('{ route: ')), /^400 The case is no JSON5/);
-    assert.match(await ground.refusal('/client/send', json5('{ envelopes: [{}] }')), /^422 \/envelopes\/0/);
-    assert.match(await ground.refusal('/client/send', json5('{ mx: 1,\n "mx": 2 }')), /^422 \/mx: line 2, .* line 1;/);
+    assert.equal((await fixture.call(SessionAnswer, '/client/send', json5(right))).outcome, 'delivered');
+    assert.match(await fixture.refusal('/client/send', json5('{ route: ')), /^400 The case is no JSON5/);
+    assert.match(await fixture.refusal('/client/send', json5('{ envelopes: [{}] }')), /^422 \/envelopes\/0/);
+    assert.match(await fixture.refusal('/client/send', json5('{ mx: 1,\n "mx": 2 }')), /^422 \/mx: line 2, .* line 1;/);
   });
 
   await t.test('servers that are no targets, and files, are refused', async () => {
     const forbidden = { mx: ['127.0.0.1'], port: sink.port, envelopes: [envelope] };
-    assert.match(await ground.refusal('/client/send', { json: forbidden }), /^403 /);
+    assert.match(await fixture.refusal('/client/send', { json: forbidden }), /^403 /);
     const { mail, rcpt } = envelope;
     const file = { route: 'sink', envelopes: [{ mail, rcpt, file: '../../etc/passwd' }] };
-    assert.match(await ground.refusal('/client/send', { json: file }), /^403 /);
+    assert.match(await fixture.refusal('/client/send', { json: file }), /^403 /);
   });
 
   await t.test('a raw message without envelope, or empty, is invalid', async () => {
     const headers = { 'Content-Type': 'message/rfc822' };
-    assert.match(await ground.refusal('/client/send', { headers, body: 'x' }), /^422 mail and rcpt/);
-    assert.match(await ground.refusal('/client/send?mail=<>&rcpt=', { headers, body: 'x' }), /^422 rcpt/);
-    assert.match(await ground.refusal('/client/send?mail=<>&rcpt=a', { headers, body: 'x' }), /^422 rcpt/);
+    assert.match(await fixture.refusal('/client/send', { headers, body: 'x' }), /^422 mail and rcpt/);
+    assert.match(await fixture.refusal('/client/send?mail=<>&rcpt=', { headers, body: 'x' }), /^422 rcpt/);
+    assert.match(await fixture.refusal('/client/send?mail=<>&rcpt=a', { headers, body: 'x' }), /^422 rcpt/);
     assert.match(
-      await ground.refusal('/client/send?mail=a@b.example&rcpt=bob@sink.example', { headers, body: '' }),
+      await fixture.refusal('/client/send?mail=a@b.example&rcpt=bob@sink.example', { headers, body: '' }),
       /^422 /,
     );
   });
 
   await t.test('queued mail is delivered by its route, and the entry tells how', async () => {
-    const uid = await ground.queue('carol@sub.sink.example');
-    const entry = await ground.until(uid, 'delivered');
+    const uid = await fixture.queue('carol@sub.sink.example');
+    const entry = await fixture.until(uid, 'delivered');
     assert.equal(entry.recipients[0]?.destination, 'route:sink');
     assert.equal(entry.history[0]?.outcome, 'delivered');
     assert.equal(entry.hasMessage, false);
@@ -151,13 +153,13 @@ test('below /client', async (t) => {
 
   await t.test('recipients of this server get the message at once, without an entry', async () => {
     const json = { envelopes: [{ ...envelope, rcpt: ['postmaster@example.org'] }] };
-    const answer = await ground.call(QueuedAnswer, '/client/queue', { json }, 202);
+    const answer = await fixture.call(QueuedAnswer, '/client/queue', { json }, 202);
     assert.deepEqual([answer.status, answer.uid, answer.uids], ['DELIVERED', null, []]);
   });
 
   await t.test('what belongs to a session is refused in the queue', async () => {
-    const of = (more: object) => ground.refusal('/client/queue', { json: { envelopes: [envelope], ...more } });
-    assert.match(await of({ mx: ['127.0.0.1'], port: ground.named.port, verify: false }), /^422 verify/);
+    const of = (more: object) => fixture.refusal('/client/queue', { json: { envelopes: [envelope], ...more } });
+    assert.match(await of({ mx: ['127.0.0.1'], port: fixture.named.port, verify: false }), /^422 verify/);
     assert.match(await of({ tls: 'require' }), /^422 tls/);
     assert.match(await of({ mx: ['127.0.0.1'], port: sink.port }), /^403 /);
     assert.match(await of({ auth: { user: 'a', pass: 'b' } }), /^422 auth/);
@@ -167,12 +169,12 @@ test('below /client', async (t) => {
   });
 
   await t.test('mail is queued for servers that the caller names, if they are allowed targets', async () => {
-    const { named } = ground;
+    const { named } = fixture;
     const where = { mx: ['127.0.0.1'], port: named.port, tls: 'never' };
     const rcpt = ['bob@anywhere.example', 't450@anywhere.example'];
     const json = { ...where, envelopes: [{ ...envelope, rcpt }] };
-    const { uid } = await ground.call(QueuedAnswer, '/client/queue', { json }, 202);
-    const entry = await ground.until(uid ?? '', 'deferred');
+    const { uid } = await fixture.call(QueuedAnswer, '/client/queue', { json }, 202);
+    const entry = await fixture.until(uid ?? '', 'deferred');
     const destination = `mx:smtp:never:${named.port}:127.0.0.1`;
     assert.deepEqual(
       entry.recipients.map((one) => [one.state, one.destination]),
@@ -186,24 +188,24 @@ test('below /client', async (t) => {
     assert.match(page, new RegExp(`127\\.0\\.0\\.1:${named.port}</a>: all destinations with the same servers`));
     const raw = `/client/queue?mail=a@b.example&rcpt=c@d.example&mx=127.0.0.1&port=${named.port}`;
     const headers = { 'Content-Type': 'message/rfc822' };
-    const second = await ground.call(QueuedAnswer, raw, { headers, body: 'Subject: Raw\n\nHi\n' }, 202);
-    await ground.until(second.uid ?? '', 'delivered');
-    await ground.call(MutationAnswer, '/client/queue/delete', { json: { uids: [uid] } });
+    const second = await fixture.call(QueuedAnswer, raw, { headers, body: 'Subject: Raw\n\nHi\n' }, 202);
+    await fixture.until(second.uid ?? '', 'delivered');
+    await fixture.call(MutationAnswer, '/client/queue/delete', { json: { uids: [uid] } });
   });
 
   await t.test('the same Idempotency-Key queues once', async () => {
     const headers = { 'Idempotency-Key': 'once-1' };
     const json = { envelopes: [{ ...envelope, rcpt: ['t450x@sink.example'] }] };
-    const first = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
-    const second = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
+    const first = await fixture.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
+    const second = await fixture.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
     assert.deepEqual(second, first);
     // As after a crash that came before the answer was kept.
     for (const name of await readdir(join(server.folder, 'data', 'idempotency')))
       await rm(join(server.folder, 'data', 'idempotency', name));
-    const third = await ground.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
+    const third = await fixture.call(QueuedAnswer, '/client/queue', { headers, json }, 202);
     assert.deepEqual(third.uids, first.uids);
-    assert.equal((await ground.list('q=t450x')).total, 1);
-    await ground.call(MutationAnswer, '/client/queue/delete', { json: { uids: first.uids } });
+    assert.equal((await fixture.list('q=t450x')).total, 1);
+    await fixture.call(MutationAnswer, '/client/queue/delete', { json: { uids: first.uids } });
   });
 
   await t.test('the forms send what was typed or chosen', async () => {
@@ -226,35 +228,35 @@ test('below /client', async (t) => {
     const queued = await send('/client/queue', file, ...fields);
     assert.equal(queued.status, 303);
     const uid = /^\/client\/queue\/([a-z0-9-]+)/.exec(queued.headers.get('location') ?? '')?.[1] ?? '';
-    const { subject, sender } = await ground.entry(uid);
+    const { subject, sender } = await fixture.entry(uid);
     assert.deepEqual([subject, sender], ['A file', '']);
     assert.equal((await send('/client/send', part('case', ' '))).status, 422);
-    await ground.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
+    await fixture.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
   });
 
   await t.test('the list filters, counts, and goes on by cursor', async () => {
     const uids = [];
-    for (const name of ['t450a', 't450b', 't451c']) uids.push(await ground.queue(`${name}@sink.example`));
-    for (const uid of uids) await ground.until(uid, 'deferred');
-    const first = await ground.list('limit=2&sort=queuedAt&order=asc');
+    for (const name of ['t450a', 't450b', 't451c']) uids.push(await fixture.queue(`${name}@sink.example`));
+    for (const uid of uids) await fixture.until(uid, 'deferred');
+    const first = await fixture.list('limit=2&sort=queuedAt&order=asc');
     assert.equal(first.total, 3);
     assert.deepEqual(
       first.items.map(({ uid }) => uid),
       uids.slice(0, 2),
     );
-    const rest = await ground.list(`limit=2&sort=queuedAt&order=asc&cursor=${first.nextCursor ?? ''}`);
+    const rest = await fixture.list(`limit=2&sort=queuedAt&order=asc&cursor=${first.nextCursor ?? ''}`);
     assert.deepEqual(
       rest.items.map(({ uid }) => uid),
       uids.slice(2),
     );
-    assert.equal((await ground.list('recipient=t451c@sink.example')).total, 1);
-    assert.equal((await ground.list('q=T450A')).total, 1);
-    assert.equal((await ground.list('state=held')).total, 0);
-    assert.equal((await ground.list('destination=route:sink&minAttempts=1')).total, 3);
+    assert.equal((await fixture.list('recipient=t451c@sink.example')).total, 1);
+    assert.equal((await fixture.list('q=T450A')).total, 1);
+    assert.equal((await fixture.list('state=held')).total, 0);
+    assert.equal((await fixture.list('destination=route:sink&minAttempts=1')).total, 3);
     const [reason] = first.statistics.byReason;
     assert.equal(first.statistics.byDestination[0]?.total, 3);
     assert.ok((reason?.count ?? 0) > 0);
-    assert.equal((await ground.list(`reason=${encodeURIComponent(reason?.reason ?? '')}`)).total, reason?.count);
+    assert.equal((await fixture.list(`reason=${encodeURIComponent(reason?.reason ?? '')}`)).total, reason?.count);
     for (const bad of [
       'state=never',
       'limit=0',
@@ -279,38 +281,38 @@ test('below /client', async (t) => {
         { filter: 'x' },
       ])
         assert.match(
-          await ground.refusal(`/client/queue/${operation}`, { json }),
+          await fixture.refusal(`/client/queue/${operation}`, { json }),
           /^422 /,
           `${operation} ${JSON.stringify(json)}`,
         );
     }
-    assert.equal((await ground.list()).total, 3);
+    assert.equal((await fixture.list()).total, 3);
   });
 
   await t.test('operations say what they did to each entry', async () => {
-    const { items } = await ground.list('sort=queuedAt&order=asc');
+    const { items } = await fixture.list('sort=queuedAt&order=asc');
     const uids = items.map(({ uid }) => uid);
-    const held = await ground.call(MutationAnswer, '/client/queue/hold', {
+    const held = await fixture.call(MutationAnswer, '/client/queue/hold', {
       json: { uids: [uids[0], uids[0], 'none'], reason: 'odd' },
     });
     assert.deepEqual([held.requested, held.changed, held.by], [2, 1, 'admin']);
     assert.deepEqual(new Set(held.results.map(({ outcome }) => outcome)), new Set(['done', 'notFound']));
-    assert.equal((await ground.entry(uids[0] ?? '')).hold, 'odd');
-    assert.equal((await ground.list('state=held')).total, 1);
+    assert.equal((await fixture.entry(uids[0] ?? '')).hold, 'odd');
+    assert.equal((await fixture.list('state=held')).total, 1);
     const filter = { destination: 'route:sink' };
-    const counted = await ground.call(MutationAnswer, '/client/queue/delete', { json: { filter, dryRun: true } });
+    const counted = await fixture.call(MutationAnswer, '/client/queue/delete', { json: { filter, dryRun: true } });
     assert.deepEqual([counted.requested, counted.changed, counted.sample?.length], [3, 0, 3]);
-    assert.match(await ground.refusal('/client/queue/delete', { json: { filter, expect: 2 } }), /^409 /);
-    const released = await ground.call(MutationAnswer, '/client/queue/release', { json: { uid: uids[0] } });
+    assert.match(await fixture.refusal('/client/queue/delete', { json: { filter, expect: 2 } }), /^409 /);
+    const released = await fixture.call(MutationAnswer, '/client/queue/release', { json: { uid: uids[0] } });
     assert.equal(released.changed, 1);
-    const deleted = await ground.call(MutationAnswer, '/client/queue/delete', { json: { uid: uids[1] } });
+    const deleted = await fixture.call(MutationAnswer, '/client/queue/delete', { json: { uid: uids[1] } });
     assert.equal(deleted.queueSize, 2);
-    assert.equal((await ground.entry(uids[1] ?? '')).state, 'deleted');
+    assert.equal((await fixture.entry(uids[1] ?? '')).state, 'deleted');
   });
 
   await t.test('an operation with If-Match changes the entry only as it was read', async () => {
-    const uid = await ground.queue('t451m@sink.example');
-    await ground.until(uid, 'deferred');
+    const uid = await fixture.queue('t451m@sink.example');
+    await fixture.until(uid, 'deferred');
     const path = `/client/queue/${uid}`;
     const read = await server.admin.request(path, { accept: 'application/json' });
     const tag = read.headers.get('etag') ?? '';
@@ -321,7 +323,7 @@ test('below /client', async (t) => {
       assert.equal(await status(operation, tag), 412, operation);
     assert.equal(await status('release', tag, { uids: [uid] }), 412);
     assert.equal(await status('delete', tag, { uid, dryRun: true }), 412);
-    assert.equal((await ground.entry(uid)).state, 'held');
+    assert.equal((await fixture.entry(uid)).state, 'held');
     assert.equal(await status('delete', '*', { uid: 'none' }), 412, 'what is not there matches nothing');
     for (const several of [{ uids: [uid, 'none'] }, { filter: { recipient: 't451m@sink.example' } }])
       assert.equal(await status('delete', tag, several), 400, 'a tag stands for one entry');
@@ -333,21 +335,21 @@ test('below /client', async (t) => {
     'a filter by domain or destination acts on the recipients that match, and says who is not affected',
     async () => {
       const path = '/client/queue/delete';
-      const uid = await ground.queue('t451a@sink.example', 't451b@dead.example');
+      const uid = await fixture.queue('t451a@sink.example', 't451b@dead.example');
       for (const query of [
         'domain=sink.example',
         'destination=route:sink',
         'domain=dead.example&olderThan=0s&since=2h',
       ])
         assert.ok(
-          (await ground.list(query)).items.some((entry) => entry.uid === uid),
+          (await fixture.list(query)).items.some((entry) => entry.uid === uid),
           query,
         );
       for (const age of ['1h', '15m', '7d', '3600', '2026-01-01', '2020-01-01T00:00:00Z'])
-        assert.equal((await ground.list(`domain=dead.example&olderThan=${age}`)).total, 0, age);
-      assert.match(await ground.refusal('/client/queue/list?olderThan=soon', {}), /^400 /);
+        assert.equal((await fixture.list(`domain=dead.example&olderThan=${age}`)).total, 0, age);
+      assert.match(await fixture.refusal('/client/queue/list?olderThan=soon', {}), /^400 /);
       const filter = { domain: 'dead.example', since: '1h' };
-      const counted = await ground.call(MutationAnswer, path, { json: { filter, dryRun: true } });
+      const counted = await fixture.call(MutationAnswer, path, { json: { filter, dryRun: true } });
       assert.deepEqual([counted.recipients, counted.messages, counted.otherRecipients], [1, 1, 1]);
       const headers = { 'Sec-Fetch-Site': 'same-origin' };
       const form = { filter: 'domain=dead.example&since=1h' };
@@ -355,12 +357,12 @@ test('below /client', async (t) => {
       assert.match(asked.text, /1 recipient of 1 message will be deleted/);
       assert.match(asked.text, /1 other recipient of the same messages is not affected/);
       assert.match(asked.text, /→ t451b@dead\.example</);
-      const done = await ground.call(MutationAnswer, path, { json: { filter, expect: 1 } });
+      const done = await fixture.call(MutationAnswer, path, { json: { filter, expect: 1 } });
       assert.deepEqual([done.requested, done.changed, done.recipients, done.otherRecipients], [1, 1, 1, 1]);
-      const { recipients } = await ground.entry(uid);
+      const { recipients } = await fixture.entry(uid);
       assert.equal(recipients.find(({ address }) => address === 't451b@dead.example')?.state, 'deleted');
       assert.notEqual(recipients.find(({ address }) => address === 't451a@sink.example')?.state, 'deleted');
-      await ground.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
+      await fixture.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
     },
   );
 
@@ -379,11 +381,11 @@ test('below /client', async (t) => {
     const asked = await server.admin.request(path, { accept: 'text/html', headers, form });
     assert.equal(asked.status, 200);
     assert.match(asked.text, /2 recipients of 2 messages will be deleted/);
-    assert.equal((await ground.list()).total, 2);
+    assert.equal((await fixture.list()).total, 2);
     const confirmed = { ...form, expect: '2', confirm: 'yes' };
     const done = await server.admin.request(path, { accept: 'text/html', headers, form: confirmed });
     assert.deepEqual([done.status, done.headers.get('location')?.split('&')[0]], [303, '/client/queue/list?q=x']);
-    assert.equal((await ground.list()).total, 0);
+    assert.equal((await fixture.list()).total, 0);
     for (const back of [
       '//evil.example',
       '/client/queue/../../logs',
@@ -398,12 +400,12 @@ test('below /client', async (t) => {
 
   await t.test('a bounce reaches the sender as a notification with the reason', async () => {
     const envelopes = [{ mail: 'postmaster@example.org', rcpt: ['t450@sink.example'], subject: 'Return me' }];
-    const { uid } = await ground.call(QueuedAnswer, '/client/queue', { json: { envelopes } }, 202);
-    await ground.until(uid ?? '', 'deferred');
-    await ground.call(MutationAnswer, '/client/queue/bounce', {
+    const { uid } = await fixture.call(QueuedAnswer, '/client/queue', { json: { envelopes } }, 202);
+    await fixture.until(uid ?? '', 'deferred');
+    await fixture.call(MutationAnswer, '/client/queue/bounce', {
       json: { uid, reason: 'Wrong company', status: '5.7.1' },
     });
-    assert.equal((await ground.entry(uid ?? '')).state, 'bounced');
+    assert.equal((await fixture.entry(uid ?? '')).state, 'bounced');
     for (;;) {
       const { text } = await server.admin.request('/store/example.org/postmaster/folders/INBOX?q=could+not', {
         accept: 'application/json',
@@ -433,35 +435,35 @@ test('below /client', async (t) => {
       reason: z.string().nullable(),
       maxConnections: z.int().nullable(),
     });
-    const suspended = await ground.call(Control, path, { method: 'PUT', json: { suspendFor: 600, reason: 'moving' } });
+    const suspended = await fixture.call(Control, path, { method: 'PUT', json: { suspendFor: 600, reason: 'moving' } });
     assert.deepEqual([suspended.suspended, suspended.reason], [true, 'moving']);
-    const uid = await ground.queue('x@dead.example');
+    const uid = await fixture.queue('x@dead.example');
     assert.match(await server.admin.page('/client/queue/list'), /route:dead<\/a> is suspended/);
-    assert.equal((await ground.entry(uid)).attempts, 0);
-    await ground.call(Control, path, { method: 'PUT', json: { suspendedUntil: null, maxConnections: 2 } });
-    const entry = await ground.until(uid, 'deferred');
+    assert.equal((await fixture.entry(uid)).attempts, 0);
+    await fixture.call(Control, path, { method: 'PUT', json: { suspendedUntil: null, maxConnections: 2 } });
+    const entry = await fixture.until(uid, 'deferred');
     assert.equal(entry.attempts, 1);
-    assert.equal((await ground.call(Control, path)).maxConnections, 2);
+    assert.equal((await fixture.call(Control, path)).maxConnections, 2);
     const named = { destination: 'Example.COM', suspendFor: 'ever' };
-    assert.equal((await ground.call(Control, '/client/destinations', { json: named })).suspended, true);
-    await ground.call(Control, '/client/destinations/example.com', { method: 'DELETE' });
+    assert.equal((await fixture.call(Control, '/client/destinations', { json: named })).suspended, true);
+    await fixture.call(Control, '/client/destinations/example.com', { method: 'DELETE' });
     const umlaut = '/client/destinations/b%C3%BCcher.example';
     for (const method of ['PUT', 'GET', 'DELETE']) {
       const options = method === 'PUT' ? { method, json: { suspendFor: 60 } } : { method };
-      assert.equal((await ground.call(Control, umlaut, options)).destination, 'xn--bcher-kva.example');
+      assert.equal((await fixture.call(Control, umlaut, options)).destination, 'xn--bcher-kva.example');
     }
-    assert.match(await ground.refusal('/client/destinations/example.com', {}), /^404 /);
-    assert.match(await ground.refusal('/client/destinations', { json: { ...named, destination: '<b>' } }), /^422 /);
-    const { site } = await ground.call(z.object({ site: z.string() }), path);
+    assert.match(await fixture.refusal('/client/destinations/example.com', {}), /^404 /);
+    assert.match(await fixture.refusal('/client/destinations', { json: { ...named, destination: '<b>' } }), /^422 /);
+    const { site } = await fixture.call(z.object({ site: z.string() }), path);
     assert.equal(site, 'site:127.0.0.1:1');
     const sitePath = `/client/destinations/${encodeURIComponent(site)}`;
-    await ground.call(Control, sitePath, { method: 'PUT', json: { maxConnections: 3, suspendFor: 600 } });
+    await fixture.call(Control, sitePath, { method: 'PUT', json: { maxConnections: 3, suspendFor: 600 } });
     const Site = z.object({
       destinations: z.array(z.string()),
       waiting: z.int(),
       siteLimits: z.object({ maxConnections: z.int(), suspended: z.boolean() }),
     });
-    assert.deepEqual(await ground.call(Site, sitePath), {
+    assert.deepEqual(await fixture.call(Site, sitePath), {
       destinations: ['route:dead'],
       waiting: 1,
       siteLimits: { maxConnections: 3, suspended: true },
@@ -469,12 +471,12 @@ test('below /client', async (t) => {
     assert.match(await server.admin.page('/client/queue/list'), /site:127\.0\.0\.1:1<\/a> is suspended/);
     assert.match(await server.admin.page(path), /The site is suspended/);
     assert.match(await server.admin.page(sitePath), /Mail waits for <a [^>]*>route:dead/);
-    assert.match(await ground.refusal('/client/destinations/site:nobody.example', {}), /^404 /);
-    await ground.call(Control, sitePath, { method: 'DELETE' });
-    await ground.call(Control, path, { method: 'DELETE' });
-    assert.match(await ground.refusal(path, { method: 'DELETE' }), /^404 /);
+    assert.match(await fixture.refusal('/client/destinations/site:nobody.example', {}), /^404 /);
+    await fixture.call(Control, sitePath, { method: 'DELETE' });
+    await fixture.call(Control, path, { method: 'DELETE' });
+    assert.match(await fixture.refusal(path, { method: 'DELETE' }), /^404 /);
     for (const json of [{}, { maxConnections: -1 }, { suspendedUntil: 'tomorrow' }, { colour: 1 }])
-      assert.match(await ground.refusal(path, { method: 'PUT', json }), /^422 /);
+      assert.match(await fixture.refusal(path, { method: 'PUT', json }), /^422 /);
   });
 
   await t.test('what was set aside is looked at, queued anew and removed', async () => {
@@ -484,8 +486,8 @@ test('below /client', async (t) => {
     await writeFile(join(folder, 'one-lost.eml'), `Return-Path: <ann@elsewhere.example>\r\n${text}`);
     await writeFile(join(folder, 'one-lost.eml.reason'), '{"reason":"No entry belongs to it.","at":1}\n');
     await writeFile(join(folder, '01m80kprx0001q0gz4yj-some-retry.eml'), 'lost');
-    assert.match(await ground.refusal('/client/queue/some-retry', {}), /^404 This entry was found broken/);
-    assert.match(await ground.refusal('/client/queue/some', {}), /^404 The queue has no such entry/);
+    assert.match(await fixture.refusal('/client/queue/some-retry', {}), /^404 This entry was found broken/);
+    assert.match(await fixture.refusal('/client/queue/some', {}), /^404 The queue has no such entry/);
     await rm(join(folder, '01m80kprx0001q0gz4yj-some-retry.eml'));
     await writeFile(join(folder, 'two-bytes'), Buffer.from([0, 255, 10]));
     await mkdir(join(folder, 'a-folder'));
@@ -495,49 +497,49 @@ test('below /client', async (t) => {
       reason: z.string(),
       message: z.object({ sender: z.string(), recipients: z.array(z.string()), subject: z.string() }).nullable(),
     });
-    const one = await ground.call(One, `${list}/one-lost.eml`);
+    const one = await fixture.call(One, `${list}/one-lost.eml`);
     assert.equal(one.reason, 'No entry belongs to it.');
     assert.deepEqual(one.message, {
       sender: 'ann@elsewhere.example',
       recipients: ['bob@sink.example'],
       subject: 'Lost <b>',
     });
-    assert.equal((await ground.call(One, `${list}/two-bytes`)).message, null);
+    assert.equal((await fixture.call(One, `${list}/two-bytes`)).message, null);
     assert.match(await server.admin.page(`${list}/one-lost.eml`), /value="bob@sink\.example"/);
     const bytes = await server.admin.request(`${list}/two-bytes/content`);
     assert.match(String(bytes.headers.get('content-disposition')), /^attachment; filename="two-bytes"/);
     for (const name of ['none', '..', '..%2f..%2fusers.json', 'one-lost.eml.reason'])
-      assert.match(await ground.refusal(`${list}/${name}/content`, {}), /^(400|404) /, name);
+      assert.match(await fixture.refusal(`${list}/${name}/content`, {}), /^(400|404) /, name);
     for (const name of ['a-folder', 'a-link']) {
-      assert.match(await ground.refusal(`${list}/${name}/content`, {}), /^409 /, name);
-      assert.match(await ground.refusal(`${list}/${name}`, { method: 'DELETE' }), /^409 /, name);
+      assert.match(await fixture.refusal(`${list}/${name}/content`, {}), /^409 /, name);
+      assert.match(await fixture.refusal(`${list}/${name}`, { method: 'DELETE' }), /^409 /, name);
     }
-    const queueing = (name: string, json: object) => ground.refusal(`${list}/${name}/queue`, { method: 'POST', json });
+    const queueing = (name: string, json: object) => fixture.refusal(`${list}/${name}/queue`, { method: 'POST', json });
     assert.match(await queueing('two-bytes', { rcpt: 'bob@sink.example' }), /^422 It says nothing of its sender/);
     assert.match(await queueing('one-lost.eml', { rcpt: '' }), /^422 rcpt/);
     assert.match(await queueing('one-lost.eml', { rcpt: 'not an address' }), /^422 /);
     const Anew = z.object({ uids: z.array(z.string()) });
     const json = { rcpt: one.message?.recipients };
-    const { uids } = await ground.call(Anew, `${list}/one-lost.eml/queue`, { method: 'POST', json }, 202);
-    const entry = await ground.until(uids[0] ?? '', 'delivered');
+    const { uids } = await fixture.call(Anew, `${list}/one-lost.eml/queue`, { method: 'POST', json }, 202);
+    const entry = await fixture.until(uids[0] ?? '', 'delivered');
     assert.equal(entry.sender, 'ann@elsewhere.example');
     assert.ok(sink.messages.at(-1)?.text.toString().endsWith(text));
     const Removed = z.object({ removed: z.string() });
-    await ground.call(Removed, `${list}/two-bytes`, { method: 'DELETE' });
+    await fixture.call(Removed, `${list}/two-bytes`, { method: 'DELETE' });
     assert.deepEqual((await readdir(folder)).sort(), ['a-folder', 'a-link']);
     assert.match(await server.admin.page('/audit'), /quarantine\.remove/);
   });
 
   await t.test('a reply is explained', async () => {
     const Answer = z.object({ explanation: z.object({ action: z.string(), category: z.string() }).nullable() });
-    const said = await ground.call(Answer, '/client/replies?reply=451+4.7.1+Greylisted,+try+again');
+    const said = await fixture.call(Answer, '/client/replies?reply=451+4.7.1+Greylisted,+try+again');
     assert.deepEqual(said.explanation, { action: 'defer', category: 'greylist' });
-    assert.equal((await ground.call(Answer, '/client/replies')).explanation, null);
+    assert.equal((await fixture.call(Answer, '/client/replies')).explanation, null);
   });
 
   await t.test('every page is there, also for those who may only read, without the mail', async () => {
-    const uid = await ground.queue('t450<script>@sink.example'.replace('<script>', ''));
-    await ground.until(uid, 'deferred');
+    const uid = await fixture.queue('t450<script>@sink.example'.replace('<script>', ''));
+    await fixture.until(uid, 'deferred');
     for (const path of [
       '/client/send',
       '/client/queue/list',

@@ -7,7 +7,7 @@ import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
 import { simpleParser } from 'mailparser';
 import { SmtpSink } from '../../support/smtp-sink.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { outboundGround, outcomes } from './outbound-ground.js';
+import { outboundFixture, outcomes } from './outbound-fixture.js';
 
 const crlf = (text: string): Buffer => Buffer.from(text.replaceAll('\n', '\r\n'));
 const head = 'From: anna@example.org\nSubject: s\nMIME-Version: 1.0\n';
@@ -27,8 +27,8 @@ describe('8-bit mail to a server without 8BITMIME', () => {
       const record = `v=DKIM1; k=rsa; p=${publicKey.export({ type: 'spki', format: 'der' }).toString('base64')}`;
       const dkim = { 'example.org': { selector: 's1', key: 'key.pem' } };
       const sink = await SmtpSink.start(t, { capabilities: ['PIPELINING', 'SIZE 100000000'] });
-      const ground = await outboundGround(t, { folder, options: { port: sink.port, dkim } });
-      const entry = await ground.delivered({ to: ['bob@sink.example'], message: letter(text) });
+      const fixture = await outboundFixture(t, { folder, options: { port: sink.port, dkim } });
+      const entry = await fixture.delivered({ to: ['bob@sink.example'], message: letter(text) });
       assert.deepEqual(outcomes(entry), ['bob@sink.example delivered 250 2.0.0']);
       const [sunk] = sink.messages;
       assert.ok(sunk !== undefined);
@@ -45,17 +45,17 @@ describe('8-bit mail to a server without 8BITMIME', () => {
 
   test('goes as it is to a server that offers it', async (t) => {
     const sink = await SmtpSink.start(t);
-    const ground = await outboundGround(t, { options: { port: sink.port } });
-    await ground.delivered({ to: ['bob@sink.example'], message: letter('Grüße\n') });
+    const fixture = await outboundFixture(t, { options: { port: sink.port } });
+    await fixture.delivered({ to: ['bob@sink.example'], message: letter('Grüße\n') });
     assert.ok(sink.messages[0]?.text.includes(letter('Grüße\n')));
   });
 
   test('bounces where a signature would break', async (t) => {
     const sink = await SmtpSink.start(t, { capabilities: ['PIPELINING'] });
-    const ground = await outboundGround(t, { options: { port: sink.port } });
+    const fixture = await outboundFixture(t, { options: { port: sink.port } });
     const type = 'Content-Type: multipart/signed; protocol="application/pgp-signature"; boundary=b\n';
     const message = crlf(`${head}${type}\n--b\n\nGrüße\n--b\nContent-Type: application/pgp-signature\n\nx\n--b--\n`);
-    const entry = await ground.delivered({ to: ['bob@sink.example'], message });
+    const entry = await fixture.delivered({ to: ['bob@sink.example'], message });
     assert.deepEqual(outcomes(entry), ['bob@sink.example bounced 554 5.6.3']);
     assert.equal(sink.messages.length, 0);
   });

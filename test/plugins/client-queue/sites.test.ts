@@ -14,7 +14,7 @@ import { NextHops } from '../../../plugins/client-queue/delivery/next-hops.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { type Behaviour, type SinkMoment, SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
-import { outboundGround, type OutboundGroundOptions } from './outbound-ground.js';
+import { outboundFixture, type OutboundFixtureOptions } from './outbound-fixture.js';
 
 function found(site: string, ...best: readonly string[]): HopSearch {
   const hops = best.map((host) => ({ host, address: '127.0.0.1', preference: 10 }));
@@ -81,7 +81,7 @@ describe('the site of a destination', () => {
 });
 
 describe('looking up sites', () => {
-  function ground(search: (domain: string) => Promise<HopSearch>) {
+  function fixture(search: (domain: string) => Promise<HopSearch>) {
     const clock = new HandClock();
     const asked: string[] = [];
     const settings = ClientQueueOptions.parse({ routes: { out: { mx: ['relay.example'] } } });
@@ -97,7 +97,7 @@ describe('looking up sites', () => {
   }
 
   test('a domain is looked up once, and who listens hears of it', async () => {
-    const { asked, sites, told } = ground(() => Promise.resolve(found('mx.example')));
+    const { asked, sites, told } = fixture(() => Promise.resolve(found('mx.example')));
     const heard = told();
     assert.equal(sites.of('a.example'), undefined);
     assert.equal(sites.of('a.example'), undefined);
@@ -107,7 +107,7 @@ describe('looking up sites', () => {
   });
 
   test('routes, literals and targets are known without asking anybody', () => {
-    const { asked, sites } = ground(() => Promise.reject(new Error('nobody asks')));
+    const { asked, sites } = fixture(() => Promise.reject(new Error('nobody asks')));
     assert.deepEqual(
       ['route:out', '[192.0.2.1]', 'target:mailbox', 'route:gone'].map((name) => sites.of(name)),
       ['site:relay.example', 'site:[192.0.2.1]', 'target:mailbox', 'route:gone'],
@@ -117,7 +117,7 @@ describe('looking up sites', () => {
 
   test('an answer that grows old counts until the new one is there', async () => {
     let site = 'old';
-    const { clock, sites, told } = ground(() => Promise.resolve(found(`${site}.example`)));
+    const { clock, sites, told } = fixture(() => Promise.resolve(found(`${site}.example`)));
     let heard = told();
     sites.of('a.example');
     await heard;
@@ -131,7 +131,7 @@ describe('looking up sites', () => {
 
   test('no attempt has to wait for name servers that do not answer any more', async () => {
     let answer: Promise<HopSearch> = Promise.resolve(found('mx.example'));
-    const { clock, hops, sites, told } = ground(() => answer);
+    const { clock, hops, sites, told } = fixture(() => answer);
     const heard = told();
     sites.of('a.example');
     await heard;
@@ -146,7 +146,7 @@ describe('looking up sites', () => {
 
   test('a domain whose name servers hung is left alone for a while', async () => {
     const clocks: HandClock[] = [];
-    const { clock, asked, sites, told } = ground((domain) => {
+    const { clock, asked, sites, told } = fixture((domain) => {
       if (domain.startsWith('dead')) clocks[0]?.advance(15);
       return Promise.resolve(domain.startsWith('dead') ? lost : found('mx.example'));
     });
@@ -163,7 +163,7 @@ describe('looking up sites', () => {
   });
 
   test('what cannot be looked up is tried all the same, and looked up again soon', async () => {
-    const { clock, asked, sites, told } = ground(() => Promise.resolve(lost));
+    const { clock, asked, sites, told } = fixture(() => Promise.resolve(lost));
     const heard = told();
     sites.of('a.example');
     await heard;
@@ -176,7 +176,7 @@ describe('looking up sites', () => {
   test('however many are asked for, only some are looked up at a time, and all in the end', async () => {
     let open = 0;
     let most = 0;
-    const { sites } = ground(async (domain) => {
+    const { sites } = fixture(async (domain) => {
       open += 1;
       most = Math.max(most, open);
       await new Promise(setImmediate);
@@ -199,63 +199,66 @@ describe('domains with the same servers', () => {
   /** Mail for `a.example` and `b.example` goes to one server. */
   async function shared(t: TestContext, options: object = {}, script: SinkScript = {}) {
     const sink = await SmtpSink.start(t, script);
-    const hops: OutboundGroundOptions['hops'] = Object.fromEntries(
+    const hops: OutboundFixtureOptions['hops'] = Object.fromEntries(
       ['a.example', 'b.example'].map((domain) => [
         domain,
         { outcome: 'found', site: 'mx.example', hops: [{ host: 'mx.example', address: '127.0.0.1', preference: 1 }] },
       ]),
     );
-    const ground = await outboundGround(t, { hops, options: { port: sink.port, ...options } });
-    return { ...ground, sink };
+    const fixture = await outboundFixture(t, { hops, options: { port: sink.port, ...options } });
+    return { ...fixture, sink };
   }
 
-  async function enqueued(ground: Awaited<ReturnType<typeof shared>>, count: number): Promise<readonly string[]> {
+  async function enqueued(fixture: Awaited<ReturnType<typeof shared>>, count: number): Promise<readonly string[]> {
     const uids: string[] = [];
     for (let n = 0; n < count; n += 1) {
-      for (const domain of ['a.example', 'b.example']) uids.push(await ground.enqueue({ to: [`x@${domain}`] }));
+      for (const domain of ['a.example', 'b.example']) uids.push(await fixture.enqueue({ to: [`x@${domain}`] }));
     }
     return uids;
   }
 
   test('share the limit of connections', async (t) => {
-    const ground = await shared(t, { destination: { maxConnections: 1 } });
-    const uids = await enqueued(ground, 5);
-    await ground.outbound.start();
-    for (const uid of uids) assert.equal((await ground.tried(uid)).state, 'delivered');
-    assert.equal(ground.sink.connections, 1);
+    const fixture = await shared(t, { destination: { maxConnections: 1 } });
+    const uids = await enqueued(fixture, 5);
+    await fixture.outbound.start();
+    for (const uid of uids) assert.equal((await fixture.tried(uid)).state, 'delivered');
+    assert.equal(fixture.sink.connections, 1);
   });
 
   test('share the rate', async (t) => {
-    const ground = await shared(t, { destination: { ratePerMinute: 1 } });
-    await enqueued(ground, 3);
-    await ground.outbound.start();
-    await ground.sink.until(({ messages }) => messages.length === 1);
+    const fixture = await shared(t, { destination: { ratePerMinute: 1 } });
+    await enqueued(fixture, 3);
+    await fixture.outbound.start();
+    await fixture.sink.until(({ messages }) => messages.length === 1);
     await pause(600);
-    assert.equal(ground.sink.messages.length, 1);
+    assert.equal(fixture.sink.messages.length, 1);
   });
 
   test('share the few connections that a server of which nothing is known gets first', async (t) => {
-    const ground = await shared(t, {}, { steps: { greeting: { stall: true } } });
-    await enqueued(ground, 5);
-    await ground.outbound.start();
-    await ground.sink.until(({ connections }) => connections === 5);
-    assert.equal(ground.outbound.pace('site:mx.example').now?.busy, 5);
-    assert.equal(ground.outbound.pace('site:a.example').now, undefined);
-    await ground.sink.close();
+    const fixture = await shared(t, {}, { steps: { greeting: { stall: true } } });
+    await enqueued(fixture, 5);
+    await fixture.outbound.start();
+    await fixture.sink.until(({ connections }) => connections === 5);
+    assert.equal(fixture.outbound.pace('site:mx.example').now?.busy, 5);
+    assert.equal(fixture.outbound.pace('site:a.example').now, undefined);
+    await fixture.sink.close();
   });
 
   test('wait together when their site is suspended, and one of them alone when it is', async (t) => {
-    const ground = await shared(t);
-    await ground.controls.set('site:mx.example', { suspendedUntil: Infinity }, 'ops');
-    const [a = '', b = ''] = await enqueued(ground, 1);
-    const other = await ground.enqueue({ to: ['x@c.example'] });
-    await ground.outbound.start();
-    await ground.tried(other);
-    assert.deepEqual([(await ground.queue.find(a))?.state, (await ground.queue.find(b))?.state], ['queued', 'queued']);
-    await ground.controls.set('b.example', { suspendedUntil: Infinity }, 'ops');
-    await ground.controls.clear('site:mx.example');
-    assert.equal((await ground.tried(a)).state, 'delivered');
-    assert.equal((await ground.queue.find(b))?.state, 'queued');
+    const fixture = await shared(t);
+    await fixture.controls.set('site:mx.example', { suspendedUntil: Infinity }, 'ops');
+    const [a = '', b = ''] = await enqueued(fixture, 1);
+    const other = await fixture.enqueue({ to: ['x@c.example'] });
+    await fixture.outbound.start();
+    await fixture.tried(other);
+    assert.deepEqual(
+      [(await fixture.queue.find(a))?.state, (await fixture.queue.find(b))?.state],
+      ['queued', 'queued'],
+    );
+    await fixture.controls.set('b.example', { suspendedUntil: Infinity }, 'ops');
+    await fixture.controls.clear('site:mx.example');
+    assert.equal((await fixture.tried(a)).state, 'delivered');
+    assert.equal((await fixture.queue.find(b))?.state, 'queued');
   });
 
   test('may each have a limit within that of the site', async (t) => {
@@ -271,22 +274,22 @@ describe('domains with the same servers', () => {
       busy.b.delete(connection);
       return { after: pause(10), say: '250 2.0.0 Ok' };
     };
-    const ground = await shared(t, {}, { steps: { rcpt, dot } });
-    await ground.controls.set('b.example', { maxConnections: 1 }, 'ops');
-    const uids = await enqueued(ground, 5);
-    await ground.outbound.start();
-    for (const uid of uids) assert.equal((await ground.tried(uid)).state, 'delivered');
+    const fixture = await shared(t, {}, { steps: { rcpt, dot } });
+    await fixture.controls.set('b.example', { maxConnections: 1 }, 'ops');
+    const uids = await enqueued(fixture, 5);
+    await fixture.outbound.start();
+    for (const uid of uids) assert.equal((await fixture.tried(uid)).state, 'delivered');
     assert.equal(most.b, 1);
     assert.ok(most.a > 1, `${most.a} for the other`);
   });
 
   test('follow the limits that are configured for their site', async (t) => {
     const sites = { provider: { mx: ['mx.example'], maxConnections: 1 } };
-    const ground = await shared(t, { sites });
-    const uids = await enqueued(ground, 5);
-    await ground.outbound.start();
-    for (const uid of uids) assert.equal((await ground.tried(uid)).state, 'delivered');
-    assert.equal(ground.sink.connections, 1);
-    assert.equal(ground.outbound.sites.peek('a.example'), 'site:provider');
+    const fixture = await shared(t, { sites });
+    const uids = await enqueued(fixture, 5);
+    await fixture.outbound.start();
+    for (const uid of uids) assert.equal((await fixture.tried(uid)).state, 'delivered');
+    assert.equal(fixture.sink.connections, 1);
+    assert.equal(fixture.outbound.sites.peek('a.example'), 'site:provider');
   });
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
 import { type Clock, systemClock } from '../../../core/clock.js';
 import { SmtpSink, type Rule, type SinkScript } from '../../support/smtp-sink.js';
-import { outboundGround, outcomes } from './outbound-ground.js';
+import { outboundFixture, outcomes } from './outbound-fixture.js';
 
 /** Goes like that of the system, and can be put forward. */
 class ForwardClock implements Clock {
@@ -24,25 +24,29 @@ class ForwardClock implements Clock {
 const domain = 'sink.example';
 
 /** Mail for every domain goes to one host that behaves as scripted. */
-async function hostGround(t: TestContext, steps: NonNullable<SinkScript['steps']>, protocol: 'smtp' | 'lmtp' = 'smtp') {
+async function hostFixture(
+  t: TestContext,
+  steps: NonNullable<SinkScript['steps']>,
+  protocol: 'smtp' | 'lmtp' = 'smtp',
+) {
   const clock = new ForwardClock();
   const sink = await SmtpSink.start(t, { protocol, steps });
   const deadlines = { greetingMs: 100, helloMs: 100, mailMs: 100, dataMs: 100, blockMs: 100, finalMs: 100 };
   const routes = { local: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', protocol } };
-  const ground = await outboundGround(t, { clock, deadlines, options: { port: sink.port, routes } });
-  await ground.outbound.start();
+  const fixture = await outboundFixture(t, { clock, deadlines, options: { port: sink.port, routes } });
+  await fixture.outbound.start();
   const recipient = (at: string, nth: number) => {
     const address = `r${nth}@${at}`;
     return protocol === 'smtp' ? address : { address, destination: 'route:local' };
   };
   return {
-    ...ground,
+    ...fixture,
     clock,
     sink,
     /** Another message, when it was tried. */
     next: async (domains: readonly string[] = [domain], expiresAt = clock.now() + 86_400_000) => {
       const said = sink.commands.length;
-      const entry = await ground.tried(await ground.enqueue({ to: domains.map(recipient), entry: { expiresAt } }));
+      const entry = await fixture.tried(await fixture.enqueue({ to: domains.map(recipient), entry: { expiresAt } }));
       return { entry, called: sink.commands.length > said };
     },
   };
@@ -60,7 +64,7 @@ describe('a host that answers everything and takes no message', () => {
   };
   for (const [title, [steps, text]] of Object.entries(cases)) {
     test(`${title}: after three messages it is left alone for two minutes`, async (t) => {
-      const { next, clock, outbound } = await hostGround(t, steps);
+      const { next, clock, outbound } = await hostFixture(t, steps);
       for (let nth = 0; nth < 3; nth += 1) {
         assert.equal((await next()).called, true);
         const { connections, recovering } = outbound.pace(await outbound.sites.find(domain)).now ?? {};
@@ -83,7 +87,7 @@ describe('a host that answers everything and takes no message', () => {
   }
 
   test('has one try at a time until it answers, whatever that comes to', async (t) => {
-    const { next, clock, outbound, queue, entryWhen } = await hostGround(t, { dot: lost });
+    const { next, clock, outbound, queue, entryWhen } = await hostFixture(t, { dot: lost });
     const uids: string[] = [];
     for (let nth = 0; nth < 3; nth += 1) uids.push((await next()).entry.uid);
     clock.advance(121);
@@ -94,7 +98,7 @@ describe('a host that answers everything and takes no message', () => {
   });
 
   test('is called for an operator, and for mail that would be returned without it', async (t) => {
-    const { next, clock, outbound } = await hostGround(t, { dot: lost });
+    const { next, clock, outbound } = await hostFixture(t, { dot: lost });
     for (let nth = 0; nth < 3; nth += 1) await next();
     assert.equal((await next([domain], clock.now() - 1)).called, true);
     assert.equal((await next()).called, false);
@@ -106,7 +110,7 @@ describe('a host that answers everything and takes no message', () => {
 
 describe('a host that takes messages is not left alone', () => {
   test('one message that it hangs at, however often it is tried, is not counted again', async (t) => {
-    const { next } = await hostGround(t, { dot: [lost, lost, lost, undefined] });
+    const { next } = await hostFixture(t, { dot: [lost, lost, lost, undefined] });
     await next(['one.example', 'two.example', 'three.example']);
     const { entry } = await next();
     assert.equal(entry.state, 'delivered');
@@ -118,7 +122,7 @@ describe('a host that takes messages is not left alone', () => {
     ['554 5.6.0 Spam', 'bounced'],
   ] as const) {
     test(`whatever it says at the end of a message, the count begins anew: ${reply}`, async (t) => {
-      const { next } = await hostGround(t, { dot: [lost, lost, reply, lost, lost, undefined] });
+      const { next } = await hostFixture(t, { dot: [lost, lost, reply, lost, lost, undefined] });
       await next();
       await next();
       assert.equal((await next()).entry.state, state);
@@ -130,19 +134,19 @@ describe('a host that takes messages is not left alone', () => {
 
   test('LMTP: what it says of one recipient is said at the end of the message', async (t) => {
     const dot: Rule = ({ nth }) => (nth === 0 ? undefined : lost);
-    const { next } = await hostGround(t, { dot }, 'lmtp');
+    const { next } = await hostFixture(t, { dot }, 'lmtp');
     for (let nth = 0; nth < 4; nth += 1) assert.equal((await next([domain, domain])).called, true);
   });
 
   test('who accepts no recipient and leaves has not been given a message', async (t) => {
-    const { next } = await hostGround(t, { rcpt: '550 5.1.1 No such user', data: lost });
+    const { next } = await hostFixture(t, { rcpt: '550 5.1.1 No such user', data: lost });
     for (let nth = 0; nth < 4; nth += 1) assert.equal((await next()).called, true);
   });
 });
 
 for (const step of ['greeting', 'ehlo', 'mail'] as const) {
   test(`a server that is silent (${step}) gets no more connections for it`, async (t) => {
-    const { next, outbound } = await hostGround(t, { [step]: { stall: true } });
+    const { next, outbound } = await hostFixture(t, { [step]: { stall: true } });
     assert.equal((await next()).entry.state, 'deferred');
     const { connections, recovering } = outbound.pace(await outbound.sites.find(domain)).now ?? {};
     assert.deepEqual({ connections, recovering }, { connections: 5, recovering: false });
@@ -151,7 +155,7 @@ for (const step of ['greeting', 'ehlo', 'mail'] as const) {
 
 test('what is refused in front of the message does not count, either way', async (t) => {
   const rcpt: Rule = ({ connection }) => (connection === 2 ? '550 5.1.1 No such user' : undefined);
-  const { next } = await hostGround(t, { rcpt, dot: lost });
+  const { next } = await hostFixture(t, { rcpt, dot: lost });
   for (let nth = 0; nth < 4; nth += 1) assert.equal((await next()).called, true);
   assert.equal((await next()).called, false);
 });

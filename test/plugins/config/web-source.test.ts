@@ -45,7 +45,7 @@ const open = (address: string, more: Partial<SourceRequest> = {}): WebSource =>
     ...more,
   });
 
-const bounds = (ms = 10_000, mostBytes = 10_000) => ({ mostBytes, signal: AbortSignal.timeout(ms) });
+const bounds = (ms = 10_000, maxBytes = 10_000) => ({ maxBytes, signal: AbortSignal.timeout(ms) });
 
 const is = (kind: 'unavailable' | 'invalid', sentence: RegExp) => (error: unknown) => {
   assert.ok(isProblem(error), String(error));

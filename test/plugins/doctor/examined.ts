@@ -14,7 +14,7 @@ export interface ExaminedOptions {
   /** What the DNS knows; nothing if absent. */
   readonly zone?: Zone;
   /** How long its answers are waited for, in milliseconds. */
-  readonly patienceMs?: number;
+  readonly timeoutMs?: number;
   readonly clock?: Clock;
   readonly env?: Readonly<Record<string, string>>;
   readonly limitMs?: number;
@@ -29,13 +29,13 @@ export class Examined {
   }
 
   static async of(test: Ending, config: string, options: ExaminedOptions = {}): Promise<Examined> {
-    const { zone = {}, patienceMs = 4000, clock = systemClock, env = {}, limitMs } = options;
+    const { zone = {}, timeoutMs = 4000, clock = systemClock, env = {}, limitMs } = options;
     const folder = options.folder ?? (await temporaryFolder(test));
     await writeFile(join(folder, 'postern.json5'), config, { mode: 0o600 });
     const dns = await DnsServer.start(test, zone);
     const findings = await examine({
       configure: () => configure({}, { cwd: folder, env, print: () => undefined }),
-      resolverFor: () => new SystemResolver({ servers: [dns.address], timeoutMs: patienceMs, tries: 1 }),
+      resolverFor: () => new SystemResolver({ servers: [dns.address], timeoutMs, tries: 1 }),
       clock,
       env,
       ...(limitMs !== undefined && { limitMs }),

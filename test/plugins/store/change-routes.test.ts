@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { RequestOptions } from '../../support/http-client.js';
-import { ReadingGround } from './reading-ground.js';
+import { ReadingFixture } from './reading-fixture.js';
 import { openSite, type StoreSite } from './store-site.js';
 
 const home = '/store/example.org/ann';
@@ -24,8 +24,8 @@ const page = { accept: 'text/html', headers: { 'Sec-Fetch-Site': 'same-origin' }
 
 suite('folders over HTTP', () => {
   test('a folder is made, renamed, copied, moved and removed, each with its answer', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
     const { operator } = site;
     const made = await operator.request(`${home}/folders`, { json: { name: 'Büro' } });
     assert.equal(made.status, 201);
@@ -39,7 +39,7 @@ suite('folders over HTTP', () => {
       size: 0,
     });
     await operator.json(`${home}/folders`, { json: { name: '2026', parent: 'Büro' } }, 201);
-    await ground.file(text, { folder: 'Büro.2026' });
+    await fixture.file(text, { folder: 'Büro.2026' });
     const renamed = await operator.json(`${home}/folders/Büro`, { method: 'PATCH', json: { name: 'Office' } });
     assert.equal((renamed as { name: string }).name, 'Office');
     const copied = (await operator.json(
@@ -59,8 +59,8 @@ suite('folders over HTTP', () => {
   });
 
   test('what cannot be is refused with its status', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
     const json = (value: unknown, method = 'POST') => ({ method, json: value });
     await site.operator.json(`${home}/folders`, json({ name: 'A' }), 201);
     await site.operator.json(`${home}/folders`, json({ name: 'Sent' }), 201);
@@ -88,7 +88,7 @@ suite('folders over HTTP', () => {
   });
 
   test('INBOX as the parent, in any case, is the first level', async (t) => {
-    const { operator } = await openSite(t, await ReadingGround.open(t));
+    const { operator } = await openSite(t, await ReadingFixture.open(t));
     const named = async (path: string, json: object, status: number) =>
       ((await operator.json(`${home}/folders${path}`, { json }, status)) as { name: string }).name;
     assert.equal(await named('', { name: 'A', parent: 'INBOX' }, 201), 'A');
@@ -99,7 +99,7 @@ suite('folders over HTTP', () => {
   });
 
   test('an error points at a field of the request', async (t) => {
-    const { operator } = await openSite(t, await ReadingGround.open(t));
+    const { operator } = await openSite(t, await ReadingFixture.open(t));
     await operator.json(`${home}/folders`, { json: { name: 'A' } }, 201);
     await operator.json(`${home}/folders`, { json: { name: 'Parent' } }, 201);
     const long = 'x'.repeat(250);
@@ -127,27 +127,27 @@ suite('folders over HTTP', () => {
   });
 
   test('If-Match with a tag of the folder as it is lets a change through, and with an older one not', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    await ground.makeFolder('A');
-    await ground.settled('A');
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    await fixture.makeFolder('A');
+    await fixture.settled('A');
     const tag = async (path: string) => (await site.operator.request(`${home}${path}`)).headers.get('etag') ?? '';
     const [properties, list] = [await tag('/folders/A/properties'), await tag('/folders/A?limit=3')];
     assert.match(properties, /^"/);
-    await ground.file(text, { folder: 'A' });
+    await fixture.file(text, { folder: 'A' });
     const rename = (name: string, match: string) =>
       statusOf(site, '/folders/A', { method: 'PATCH', json: { name }, headers: { 'If-Match': match } });
     for (const old of [properties, list]) assert.equal(await rename('B', old), 412);
-    await ground.settled('A');
+    await fixture.settled('A');
     assert.equal(await rename('B', await tag('/folders/A?limit=3')), 200);
   });
 
   test('a person is asked before a folder goes, with what is in it', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    await ground.makeFolder('A');
-    await ground.makeFolder('A.sub');
-    await ground.file(text, { folder: 'A.sub' });
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    await fixture.makeFolder('A');
+    await fixture.makeFolder('A.sub');
+    await fixture.file(text, { folder: 'A.sub' });
     const path = `${home}/folders/A?recursive=true`;
     const asked = await site.operator.request(path, { ...page, form: { _method: 'DELETE' } });
     assert.equal(asked.status, 200);
@@ -155,16 +155,16 @@ suite('folders over HTTP', () => {
     const done = await site.operator.request(path, { ...page, form: { _method: 'DELETE', confirm: 'yes' } });
     assert.equal(done.status, 303);
     assert.match(done.headers.get('location') ?? '', /^\/store\/example.org\/ann\?notice=/);
-    assert.deepEqual((await readdir(ground.home)).toSorted(), ['cur', 'new', 'tmp']);
+    assert.deepEqual((await readdir(fixture.home)).toSorted(), ['cur', 'new', 'tmp']);
   });
 });
 
 suite('messages over HTTP', () => {
   test('messages are moved, marked and deleted, and the answers count and name what was not there', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
     const { operator } = site;
-    const ids = [await ground.file(text), await ground.file(text), await ground.file(text)] as const;
+    const ids = [await fixture.file(text), await fixture.file(text), await fixture.file(text)] as const;
     const read = { folder: 'INBOX', action: 'read', messageIds: [ids[0], 'none'] };
     assert.deepEqual(await operator.json(`${home}/messages/read-status`, { json: read }), {
       updated: 1,
@@ -191,10 +191,10 @@ suite('messages over HTTP', () => {
   });
 
   test('ids or a filter, never both, never neither, and never by mistake all', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    const id = await ground.file(text);
-    await ground.file(text, { flags: 'F' });
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    const id = await fixture.file(text);
+    await fixture.file(text, { flags: 'F' });
     const remove = (body: object) => statusOf(site, '/messages/delete', { json: { folder: 'INBOX', ...body } });
     const wrong: readonly object[] = [
       {},
@@ -226,9 +226,9 @@ suite('messages over HTTP', () => {
   });
 
   test('messages are flagged and unflagged, by a call and by the buttons of a page', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    const [first, second] = [await ground.file(text), await ground.file(text, { flags: 'FS' })];
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    const [first, second] = [await fixture.file(text), await fixture.file(text, { flags: 'FS' })];
     const call = (action: string, body: object) =>
       site.operator.json(`${home}/messages/flag-status`, { json: { folder: 'INBOX', action, ...body } });
     const flagged = () => idsOf(site, 'INBOX', '?flagged=true');
@@ -236,7 +236,7 @@ suite('messages over HTTP', () => {
     assert.deepEqual(await call('flag', { messageIds }), { updated: 1, unchanged: 1, notFound: ['none'] });
     assert.deepEqual(await flagged(), [second, first]);
     assert.deepEqual(await idsOf(site, 'INBOX', '?unread=true'), [first], 'reading is another matter');
-    assert.deepEqual(await readdir(join(ground.home, 'cur')), [`${first}:2,F`, `${second}:2,FS`]);
+    assert.deepEqual(await readdir(join(fixture.home, 'cur')), [`${first}:2,F`, `${second}:2,FS`]);
     assert.deepEqual(await call('unflag', { filter: { unread: false } }), { updated: 1, unchanged: 0, notFound: [] });
     assert.deepEqual(await flagged(), [first]);
     assert.equal(
@@ -257,9 +257,9 @@ suite('messages over HTTP', () => {
   });
 
   test('a dry run counts, shows some, and changes nothing', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    for (let n = 0; n < 12; n++) await ground.file(text);
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    for (let n = 0; n < 12; n++) await fixture.file(text);
     const dry = { folder: 'INBOX', dryRun: true };
     const call = async (name: string, body: object) =>
       (await site.operator.json(`${home}/messages/${name}`, { json: body })) as Record<string, unknown>;
@@ -274,10 +274,10 @@ suite('messages over HTTP', () => {
   });
 
   test('a folder is marked read, cleaned up by the received date and emptied', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
     const now = Math.floor(Date.now() / 1000);
-    for (const days of [1, 20, 100, 400]) await ground.file(text, { at: now - days * 86_400 });
+    for (const days of [1, 20, 100, 400]) await fixture.file(text, { at: now - days * 86_400 });
     const call = (name: string, body: object) => site.operator.json(`${home}/messages/${name}`, { json: body });
     assert.deepEqual(await call('mark-all-read', { folder: 'INBOX' }), { updated: 4 });
     assert.deepEqual(await call('mark-all-read', { folder: 'INBOX' }), { updated: 0 });
@@ -293,8 +293,8 @@ suite('messages over HTTP', () => {
   });
 
   test('a raw message is filed as read or as new, within the limit and the quota', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground, { quota: 40 });
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture, { quota: 40 });
     const file = (body: string | Buffer, query = '', headers = { 'Content-Type': 'message/rfc822' }) =>
       site.operator.request(`${home}/folders/INBOX/messages${query}`, { method: 'POST', body, headers });
     const filed = await file('Subject: x\n\n');
@@ -302,7 +302,7 @@ suite('messages over HTTP', () => {
     const { id, size } = JSON.parse(filed.text) as { id: string; size: number };
     assert.equal(size, 14);
     assert.equal(filed.headers.get('location'), `${home}/folders/INBOX/messages/${encodeURIComponent(id)}`);
-    assert.equal(await readFile(join(ground.home, 'cur', `${id}:2,S`), 'latin1'), text);
+    assert.equal(await readFile(join(fixture.home, 'cur', `${id}:2,S`), 'latin1'), text);
     assert.equal((await file(text, '?unread=true')).status, 201);
     assert.equal((await idsOf(site, 'INBOX', '?unread=true')).length, 1);
     assert.equal((await file(text)).status, 507);
@@ -313,9 +313,9 @@ suite('messages over HTTP', () => {
   });
 
   test('the bar of a page works on what was chosen, or on all that match', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    const ids = [await ground.file(text), await ground.file(text), await ground.file(text)] as const;
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    const ids = [await fixture.file(text), await fixture.file(text), await fixture.file(text)] as const;
     const path = `${home}/folders/INBOX/selection`;
     const send = (fields: Record<string, string>, folder = path) =>
       site.operator.request(folder, { ...page, form: fields });
@@ -340,10 +340,10 @@ suite('messages over HTTP', () => {
   });
 
   test('nothing that a request names leads out of the mailbox', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const site = await openSite(t, ground);
-    await ground.file(text);
-    const before = await readdir(ground.root, { recursive: true });
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    await fixture.file(text);
+    const before = await readdir(fixture.root, { recursive: true });
     const names = [
       '..',
       '.',
@@ -373,7 +373,7 @@ suite('messages over HTTP', () => {
         assert.ok([400, 404, 409, 422].includes(status), `${path} ${JSON.stringify(json)} ${status}`);
       }
     }
-    const after = await readdir(ground.root, { recursive: true });
+    const after = await readdir(fixture.root, { recursive: true });
     assert.deepEqual(after.filter((name) => !name.startsWith('.intents')).toSorted(), before.toSorted());
   });
 });

@@ -4,38 +4,38 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { Ending } from '../../support/ending.js';
 import { dyingFiles } from './dying-files.js';
-import { EditingGround } from './editing-ground.js';
+import { EditingFixture } from './editing-fixture.js';
 
-type Change = (ground: EditingGround) => Promise<unknown>;
+type Change = (fixture: EditingFixture) => Promise<unknown>;
 type Contents = Record<string, readonly string[]>;
 
 /** More than any of these changes takes. */
 const mostSteps = 200;
 
-async function prepared(t: Ending): Promise<EditingGround> {
-  const ground = await EditingGround.open(t);
-  for (const name of ['A', 'A.sub', 'B', 'Trash']) await ground.reading.makeFolder(name);
-  for (const number of [1, 2, 3]) await ground.reading.file(`Subject: ${number}\r\n\r\n`, { folder: 'A', flags: 'S' });
-  await ground.reading.file('Subject: sub\r\n\r\n', { folder: 'A.sub' });
-  await writeFile(join(ground.reading.home, 'subscriptions'), 'A\nA.sub\nB\n');
-  return ground;
+async function prepared(t: Ending): Promise<EditingFixture> {
+  const fixture = await EditingFixture.open(t);
+  for (const name of ['A', 'A.sub', 'B', 'Trash']) await fixture.reading.makeFolder(name);
+  for (const number of [1, 2, 3]) await fixture.reading.file(`Subject: ${number}\r\n\r\n`, { folder: 'A', flags: 'S' });
+  await fixture.reading.file('Subject: sub\r\n\r\n', { folder: 'A.sub' });
+  await writeFile(join(fixture.reading.home, 'subscriptions'), 'A\nA.sub\nB\n');
+  return fixture;
 }
 
 /** Dies at each step of the change in turn, starts again, and asks what is there then. */
 async function dieEverywhere(
   t: Ending,
   change: Change,
-  check: (after: Contents, ground: EditingGround) => void | Promise<void>,
+  check: (after: Contents, fixture: EditingFixture) => void | Promise<void>,
 ) {
   for (let steps = 0; steps < mostSteps; steps++) {
-    const ground = await prepared(t);
+    const fixture = await prepared(t);
     const { files, died } = dyingFiles(steps);
-    const dying = await EditingGround.over(ground.reading, { files });
+    const dying = await EditingFixture.over(fixture.reading, { files });
     const outcome = await change(dying).then(
       () => 'done',
       () => 'failed',
     );
-    const restarted = await EditingGround.over(ground.reading);
+    const restarted = await EditingFixture.over(fixture.reading);
     assert.deepEqual(await restarted.intents(), [], `after ${steps} steps`);
     assert.deepEqual(await restarted.hidden(), [], `after ${steps} steps`);
     await check(await restarted.contents(), restarted);
@@ -75,10 +75,10 @@ suite('a process that dies at any step of a change', () => {
     await dieEverywhere(
       t,
       ({ editor, mailbox, folder }) => editor.folders.rename(mailbox, folder('A'), folder('C')),
-      async (found, ground) => {
+      async (found, fixture) => {
         oneOf(before, after)(found);
         const names = found['C'] === undefined ? 'A\nA.sub\nB\n' : 'C\nC.sub\nB\n';
-        assert.equal(await readFile(join(ground.reading.home, 'subscriptions'), 'utf8'), names);
+        assert.equal(await readFile(join(fixture.reading.home, 'subscriptions'), 'utf8'), names);
       },
     );
   });
@@ -142,7 +142,7 @@ suite('a process that dies at any step of a change', () => {
     const added = 'Subject: added\r\n\r\n';
     await dieEverywhere(
       t,
-      (ground) => ground.append(added.replaceAll('\r\n', '\n'), 'B'),
+      (fixture) => fixture.append(added.replaceAll('\r\n', '\n'), 'B'),
       oneOf(before, { ...before, B: [added] }),
     );
   });

@@ -13,7 +13,7 @@ import { maildirTarget } from '../../../plugins/store/delivery/delivery.js';
 import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 import { MaildirTree } from '../../../plugins/store/maildir/maildir.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { prologue, recipient, transactionOf } from './delivery-ground.js';
+import { prologue, recipient, transactionOf } from './delivery-fixture.js';
 import { numberedMessage } from './numbered-message.js';
 
 const [, , data = '', word = '', durability, limit] = process.argv;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { classOf, isProblem } from '../../../core/problem.js';
 import type { Fault } from '../../core/spool/faulty-files.js';
-import { deliver, inbox, openStore, recipient } from './delivery-ground.js';
+import { deliver, inbox, openStore, recipient } from './delivery-fixture.js';
 
 const replies = { ENOSPC: 452, EDQUOT: 452, EROFS: 452, EIO: 451, EMFILE: 451 } as const;
 const codes = Object.keys(replies) as (keyof typeof replies)[];

@@ -14,7 +14,7 @@ import {
   spooled,
   transactionOf,
   whole,
-} from './delivery-ground.js';
+} from './delivery-fixture.js';
 
 test('the first message makes the mailbox, and its file says how large it is', async (t) => {
   const store = await openStore(t);

@@ -6,7 +6,7 @@ import { nodeFiles } from '../../../core/disk/file-layer.js';
 import type { DraftFields } from '../../../plugins/store/drafts/draft-composition.js';
 import type { Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { ann, change, type DraftGround, fields, openDrafts, upload } from './draft-ground.js';
+import { ann, change, type DraftFixture, fields, openDrafts, upload } from './draft-fixture.js';
 import { dyingFiles } from './dying-files.js';
 
 /** What somebody presses Send with, and presses again when no answer came. */
@@ -26,18 +26,18 @@ const written = {
   text: 'first line\n\n  last — line, which is much longer than the seventy-six characters that a line of a message may have\n',
 };
 
-function send({ sending }: DraftGround, draftId: string, { fields, tag }: Form) {
+function send({ sending }: DraftFixture, draftId: string, { fields, tag }: Form) {
   const expected = tag === 'any' ? undefined : (present: string) => present === tag;
   return sending.send(ann, draftId, { fields, expected }, '127.0.0.1');
 }
 
 /** As a browser does: what was changed meanwhile is read again, and the same words are sent. */
-async function persist(ground: DraftGround, draftId: string, form: Form) {
+async function persist(fixture: DraftFixture, draftId: string, form: Form) {
   try {
-    return await send(ground, draftId, form);
+    return await send(fixture, draftId, form);
   } catch (error) {
     if ((error as { problem?: string }).problem !== 'precondition-failed') throw error;
-    return send(ground, draftId, { ...form, tag: (await ground.drafts.read(ann, draftId)).tag });
+    return send(fixture, draftId, { ...form, tag: (await fixture.drafts.read(ann, draftId)).tag });
   }
 }
 
@@ -45,7 +45,7 @@ async function persist(ground: DraftGround, draftId: string, form: Form) {
 async function dieEverywhere(
   t: Ending,
   formOf: (tag: string) => Form,
-  check: (again: DraftGround, draftId: string, form: Form, dying: DraftGround, steps: number) => Promise<void>,
+  check: (again: DraftFixture, draftId: string, form: Form, dying: DraftFixture, steps: number) => Promise<void>,
 ): Promise<void> {
   const data = await temporaryFolder(t);
   const { reader, drafts, root } = await openDrafts(t, data);

@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { ann, change, openDrafts } from './draft-ground.js';
+import { ann, change, openDrafts } from './draft-fixture.js';
 
 const script = fileURLToPath(new URL('drafting-process.js', import.meta.url));
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { ann, change, openDrafts } from './draft-ground.js';
+import { ann, change, openDrafts } from './draft-fixture.js';
 
 test('25 MB pass by in pieces', async (t) => {
   const { drafts, only } = await openDrafts(t, await temporaryFolder(t));

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { uniqueId } from '../../../core/disk/id.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { ann, change, openDrafts } from './draft-ground.js';
+import { ann, change, openDrafts } from './draft-fixture.js';
 
 test('what a killed process left of a draft goes at the next start, and what is not ours stays', async (t) => {
   const data = await temporaryFolder(t);

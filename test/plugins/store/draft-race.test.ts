@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { startInProcess } from '../../support/in-process-server.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { ann, change, openDrafts, upload } from './draft-ground.js';
+import { ann, change, openDrafts, upload } from './draft-fixture.js';
 
 const rounds = 30;
 

@@ -1,5 +1,5 @@
 /** A process that saves one draft without end and prints each version once it is acknowledged, to be killed. */
-import { change, ann, openDrafts, upload } from './draft-ground.js';
+import { change, ann, openDrafts, upload } from './draft-fixture.js';
 
 const [, , data = '', draftId = ''] = process.argv;
 const { drafts } = await openDrafts({ after: () => undefined }, data);

@@ -6,7 +6,7 @@ import { readMessageName } from '../../../plugins/store/maildir/message-name.js'
 import { markName, markOf } from '../../../plugins/store/drafts/draft.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { ann, change, fields, openDrafts, upload } from './draft-ground.js';
+import { ann, change, fields, openDrafts, upload } from './draft-fixture.js';
 
 suite('drafts on the disk', () => {
   test('a draft is one message with flag D, and its id stays while its file changes', async (t) => {

@@ -3,23 +3,23 @@ import { lstat, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { folderBelow } from '../../../plugins/store/folders/folder-name.js';
-import { EditingGround, problemOf } from './editing-ground.js';
+import { EditingFixture, problemOf } from './editing-fixture.js';
 
 suite('folders are changed', () => {
   test('a new folder is a whole Maildir with the mark of one, under its name in modified UTF-7', async (t) => {
-    const ground = await EditingGround.open(t);
-    await ground.editor.folders.create(ground.mailbox, ground.folder('Entwürfe & mehr'));
-    const path = join(ground.reading.home, '.Entw&APw-rfe &- mehr');
+    const fixture = await EditingFixture.open(t);
+    await fixture.editor.folders.create(fixture.mailbox, fixture.folder('Entwürfe & mehr'));
+    const path = join(fixture.reading.home, '.Entw&APw-rfe &- mehr');
     assert.deepEqual((await readdir(path)).toSorted(), ['cur', 'maildirfolder', 'new', 'tmp']);
     assert.equal((await stat(path)).mode & 0o777, 0o700);
-    assert.deepEqual(await ground.folderNames(), ['INBOX', 'Entwürfe & mehr']);
-    assert.deepEqual(await ground.hidden(), []);
-    assert.deepEqual(await ground.intents(), []);
+    assert.deepEqual(await fixture.folderNames(), ['INBOX', 'Entwürfe & mehr']);
+    assert.deepEqual(await fixture.hidden(), []);
+    assert.deepEqual(await fixture.intents(), []);
   });
 
   test('a name that is there already, in whatever case or spelling, is a conflict', async (t) => {
-    const ground = await EditingGround.open(t);
-    const create = (name: string) => problemOf(ground.editor.folders.create(ground.mailbox, ground.folder(name)));
+    const fixture = await EditingFixture.open(t);
+    const create = (name: string) => problemOf(fixture.editor.folders.create(fixture.mailbox, fixture.folder(name)));
     assert.equal(await create('Straße'), 'none');
     assert.equal(await create('Projects.2026'), 'none');
     for (const name of ['Straße', 'STRASSE', 'straße', 'projects', 'sent', 'TRASH', 'projects.2026']) {
@@ -27,9 +27,9 @@ suite('folders are changed', () => {
     }
     assert.equal(await create('Projects'), 'none', 'a folder that others lie below already');
     assert.equal(await create('Sent'), 'none', 'a special folder under its own name');
-    await mkdir(join(ground.reading.home, '.Raw'));
+    await mkdir(join(fixture.reading.home, '.Raw'));
     assert.equal(await create('Raw'), 'conflict');
-    await symlink('/etc', join(ground.reading.home, '.Link'));
+    await symlink('/etc', join(fixture.reading.home, '.Link'));
     assert.equal(await create('Link'), 'conflict', 'what lies in the way is looked at, not followed');
   });
 
@@ -52,113 +52,119 @@ suite('folders are changed', () => {
   });
 
   test('a rename takes the folders below along, with their messages', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { folders } = ground.editor;
-    for (const name of ['A', 'A.sub', 'A.sub.deep', 'AB']) await folders.create(ground.mailbox, ground.folder(name));
-    await ground.append('Subject: one\r\n\r\n', 'A');
-    await ground.append('Subject: deep\r\n\r\n', 'A.sub.deep');
-    await folders.rename(ground.mailbox, ground.folder('A'), ground.folder('B'));
-    assert.deepEqual(await ground.contents(), {
+    const fixture = await EditingFixture.open(t);
+    const { folders } = fixture.editor;
+    for (const name of ['A', 'A.sub', 'A.sub.deep', 'AB']) await folders.create(fixture.mailbox, fixture.folder(name));
+    await fixture.append('Subject: one\r\n\r\n', 'A');
+    await fixture.append('Subject: deep\r\n\r\n', 'A.sub.deep');
+    await folders.rename(fixture.mailbox, fixture.folder('A'), fixture.folder('B'));
+    assert.deepEqual(await fixture.contents(), {
       AB: [],
       B: ['Subject: one\r\n\r\n'],
       'B.sub': [],
       'B.sub.deep': ['Subject: deep\r\n\r\n'],
       INBOX: [],
     });
-    await folders.rename(ground.mailbox, ground.folder('B'), ground.folder('b'));
-    assert.deepEqual(await ground.folderNames(), ['INBOX', 'AB', 'b', 'b.sub', 'b.sub.deep']);
+    await folders.rename(fixture.mailbox, fixture.folder('B'), fixture.folder('b'));
+    assert.deepEqual(await fixture.folderNames(), ['INBOX', 'AB', 'b', 'b.sub', 'b.sub.deep']);
   });
 
   test('a rename is refused whole when one target is taken, and into itself', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { folders } = ground.editor;
-    for (const name of ['A', 'A.sub', 'B.sub']) await folders.create(ground.mailbox, ground.folder(name));
+    const fixture = await EditingFixture.open(t);
+    const { folders } = fixture.editor;
+    for (const name of ['A', 'A.sub', 'B.sub']) await folders.create(fixture.mailbox, fixture.folder(name));
     const rename = (from: string, to: string) =>
-      problemOf(folders.rename(ground.mailbox, ground.folder(from), ground.folder(to)));
+      problemOf(folders.rename(fixture.mailbox, fixture.folder(from), fixture.folder(to)));
     assert.equal(await rename('A', 'B'), 'conflict');
     assert.equal(await rename('A', 'A.new'), 'invalid');
     assert.equal(await rename('A', 'Sent'), 'conflict');
     assert.equal(await rename('none', 'C'), 'not-found');
     for (const name of ['INBOX', 'Trash'])
       assert.equal(await rename(name, 'C'), name === 'INBOX' ? 'forbidden' : 'not-found');
-    assert.deepEqual(await ground.folderNames(), ['INBOX', 'A', 'A.sub', 'B.sub']);
+    assert.deepEqual(await fixture.folderNames(), ['INBOX', 'A', 'A.sub', 'B.sub']);
   });
 
   test('a copy has links under names of their own, with flags and times', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { folders } = ground.editor;
-    await folders.create(ground.mailbox, ground.folder('A'));
-    await folders.create(ground.mailbox, ground.folder('A.sub'));
-    await ground.reading.file('Subject: x\r\n\r\n', { folder: 'A', flags: 'FSa', at: 1_600_000_000 });
-    await ground.reading.file('Subject: y\r\n\r\n', { folder: 'A.sub' });
-    await folders.copy(ground.mailbox, ground.folder('A'), ground.folder('Copy'));
-    const [before = ''] = await readdir(join(ground.reading.pathOf('A'), 'cur'));
-    const [after = ''] = await readdir(join(ground.reading.pathOf('Copy'), 'cur'));
+    const fixture = await EditingFixture.open(t);
+    const { folders } = fixture.editor;
+    await folders.create(fixture.mailbox, fixture.folder('A'));
+    await folders.create(fixture.mailbox, fixture.folder('A.sub'));
+    await fixture.reading.file('Subject: x\r\n\r\n', { folder: 'A', flags: 'FSa', at: 1_600_000_000 });
+    await fixture.reading.file('Subject: y\r\n\r\n', { folder: 'A.sub' });
+    await folders.copy(fixture.mailbox, fixture.folder('A'), fixture.folder('Copy'));
+    const [before = ''] = await readdir(join(fixture.reading.pathOf('A'), 'cur'));
+    const [after = ''] = await readdir(join(fixture.reading.pathOf('Copy'), 'cur'));
     assert.match(after, /^1600000000\.M\d+P\d+Q\d+R[0-9a-f]{32}\.mail\.example\.org,S=14,W=14:2,FSa$/);
     assert.notEqual(after, before);
     const inode = async (folder: string, name: string) =>
-      (await stat(join(ground.reading.pathOf(folder), 'cur', name))).ino;
+      (await stat(join(fixture.reading.pathOf(folder), 'cur', name))).ino;
     assert.equal(await inode('A', before), await inode('Copy', after));
-    assert.equal((await readdir(join(ground.reading.pathOf('Copy.sub'), 'new'))).length, 1);
-    assert.equal(await problemOf(folders.copy(ground.mailbox, ground.folder('A'), ground.folder('A.in'))), 'invalid');
-    assert.equal(await problemOf(folders.copy(ground.mailbox, ground.folder('A'), ground.folder('copy'))), 'conflict');
+    assert.equal((await readdir(join(fixture.reading.pathOf('Copy.sub'), 'new'))).length, 1);
+    assert.equal(
+      await problemOf(folders.copy(fixture.mailbox, fixture.folder('A'), fixture.folder('A.in'))),
+      'invalid',
+    );
+    assert.equal(
+      await problemOf(folders.copy(fixture.mailbox, fixture.folder('A'), fixture.folder('copy'))),
+      'conflict',
+    );
   });
 
   test('a folder is removed with what is in it, and nothing that a link points to', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { folders } = ground.editor;
-    await folders.create(ground.mailbox, ground.folder('A'));
-    await folders.create(ground.mailbox, ground.folder('A.sub'));
-    await ground.append('Subject: one\r\n\r\n', 'A.sub');
-    const outside = join(ground.reading.root, 'outside');
+    const fixture = await EditingFixture.open(t);
+    const { folders } = fixture.editor;
+    await folders.create(fixture.mailbox, fixture.folder('A'));
+    await folders.create(fixture.mailbox, fixture.folder('A.sub'));
+    await fixture.append('Subject: one\r\n\r\n', 'A.sub');
+    const outside = join(fixture.reading.root, 'outside');
     await mkdir(outside);
     await writeFile(join(outside, 'precious'), 'x');
-    await symlink(outside, join(ground.reading.pathOf('A'), 'cur', 'link'));
-    await mkdir(join(ground.reading.pathOf('A'), 'cur', 'odd'));
-    await writeFile(join(ground.reading.pathOf('A'), 'dovecot-uidlist'), '3 V1 N1');
+    await symlink(outside, join(fixture.reading.pathOf('A'), 'cur', 'link'));
+    await mkdir(join(fixture.reading.pathOf('A'), 'cur', 'odd'));
+    await writeFile(join(fixture.reading.pathOf('A'), 'dovecot-uidlist'), '3 V1 N1');
     const remove = (name: string, recursive: boolean) =>
-      problemOf(folders.remove(ground.mailbox, ground.folder(name), recursive));
+      problemOf(folders.remove(fixture.mailbox, fixture.folder(name), recursive));
     assert.equal(await remove('A', false), 'conflict');
     assert.equal(await remove('INBOX', true), 'forbidden');
     assert.equal(await remove('A', true), 'none');
     assert.equal(await remove('A', true), 'not-found');
     assert.equal(await readFile(join(outside, 'precious'), 'utf8'), 'x');
-    assert.deepEqual(await ground.folderNames(), ['INBOX']);
-    assert.deepEqual(await ground.hidden(), []);
+    assert.deepEqual(await fixture.folderNames(), ['INBOX']);
+    assert.deepEqual(await fixture.hidden(), []);
   });
 
   test('subscriptions follow, in both formats, and keep what is not concerned byte for byte', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { folders } = ground.editor;
-    const list = join(ground.reading.home, 'subscriptions');
-    for (const name of ['Büro', 'Büro.alt']) await folders.create(ground.mailbox, ground.folder(name));
+    const fixture = await EditingFixture.open(t);
+    const { folders } = fixture.editor;
+    const list = join(fixture.reading.home, 'subscriptions');
+    for (const name of ['Büro', 'Büro.alt']) await folders.create(fixture.mailbox, fixture.folder(name));
     await writeFile(list, 'V\t2\n\nB&APw-ro\nB&APw-ro\talt\nB&APw-rosch\nother\n');
-    await folders.rename(ground.mailbox, ground.folder('Büro'), ground.folder('Öffice'));
+    await folders.rename(fixture.mailbox, fixture.folder('Büro'), fixture.folder('Öffice'));
     assert.equal(await readFile(list, 'utf8'), 'V\t2\n\n&ANY-ffice\n&ANY-ffice\talt\nB&APw-rosch\nother\n');
     await writeFile(list, '&ANY-ffice\n&ANY-ffice.alt\nb\n');
-    await folders.remove(ground.mailbox, ground.folder('Öffice'), true);
+    await folders.remove(fixture.mailbox, fixture.folder('Öffice'), true);
     assert.equal(await readFile(list, 'utf8'), 'b\n');
     await assert.rejects(lstat(`${list}.lock`), { code: 'ENOENT' });
   });
 
   test('special folders are made when something is to be put into them, once for a hundred at a time', async (t) => {
-    const ground = await EditingGround.open(t);
-    await Promise.all(Array.from({ length: 100 }, (_, n) => ground.append(`Subject: ${n}\r\n\r\n`, 'Archive')));
-    assert.equal((await ground.contents())['Archive']?.length, 100);
-    assert.equal(await problemOf(ground.append('x\r\n', 'Elsewhere')), 'not-found');
+    const fixture = await EditingFixture.open(t);
+    await Promise.all(Array.from({ length: 100 }, (_, n) => fixture.append(`Subject: ${n}\r\n\r\n`, 'Archive')));
+    assert.equal((await fixture.contents())['Archive']?.length, 100);
+    assert.equal(await problemOf(fixture.append('x\r\n', 'Elsewhere')), 'not-found');
   });
 
   test('a hundred changes of folders at once leave a tree that each of them may have left', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { folders } = ground.editor;
-    await folders.create(ground.mailbox, ground.folder('A'));
-    await ground.append('Subject: kept\r\n\r\n', 'A');
+    const fixture = await EditingFixture.open(t);
+    const { folders } = fixture.editor;
+    await folders.create(fixture.mailbox, fixture.folder('A'));
+    await fixture.append('Subject: kept\r\n\r\n', 'A');
     const names = Array.from({ length: 100 }, (_, n) => `N${n}`);
     const outcomes = await Promise.all(
-      names.map((name) => problemOf(folders.rename(ground.mailbox, ground.folder('A'), ground.folder(name)))),
+      names.map((name) => problemOf(folders.rename(fixture.mailbox, fixture.folder('A'), fixture.folder(name)))),
     );
     assert.equal(outcomes.filter((outcome) => outcome === 'none').length, 1);
     assert.equal(outcomes.filter((outcome) => outcome === 'not-found').length, 99);
-    assert.deepEqual(Object.values(await ground.contents()).flat(), ['Subject: kept\r\n\r\n']);
+    assert.deepEqual(Object.values(await fixture.contents()).flat(), ['Subject: kept\r\n\r\n']);
   });
 });

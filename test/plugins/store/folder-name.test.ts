@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { isProblem } from '../../../core/problem.js';
 import { folderOfDirectory, parseFolderName } from '../../../plugins/store/folders/folder-name.js';
 import { decodeModifiedUtf7, encodeModifiedUtf7 } from '../../../plugins/store/maildir/modified-utf7.js';
-import { ReadingGround } from './reading-ground.js';
+import { ReadingFixture } from './reading-fixture.js';
 
 suite('folder names', () => {
   test('a name and its directory belong together, in modified UTF-7', () => {
@@ -59,13 +59,13 @@ suite('folder names', () => {
   });
 
   test('a directory that another program named in UTF-8 or decomposed is found by the name that is shown', async (t) => {
-    const ground = await ReadingGround.open(t);
+    const fixture = await ReadingFixture.open(t);
     for (const name of ['.Entwürfe', `.${encodeModifiedUtf7('Ru\u0308ck')}`]) {
-      await mkdir(join(ground.home, name, 'cur'), { recursive: true });
+      await mkdir(join(fixture.home, name, 'cur'), { recursive: true });
     }
-    const names = (await ground.reader.folders(ground.mailbox)).map(({ name }) => name);
+    const names = (await fixture.reader.folders(fixture.mailbox)).map(({ name }) => name);
     assert.deepEqual(names, ['INBOX', 'Entwürfe', 'Rück']);
-    for (const name of names) assert.equal((await ground.list({}, name)).total, 0);
+    for (const name of names) assert.equal((await fixture.list({}, name)).total, 0);
   });
 
   test('modified UTF-7 reads what it wrote, and nothing that it would write otherwise', () => {

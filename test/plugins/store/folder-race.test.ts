@@ -4,7 +4,7 @@ import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import type { RequestOptions } from '../../support/http-client.js';
-import { ReadingGround } from './reading-ground.js';
+import { ReadingFixture } from './reading-fixture.js';
 import { openSite } from './store-site.js';
 
 const home = '/store/example.org/ann';
@@ -21,12 +21,12 @@ suite('a folder that changes while a change with If-Match waits for its mailbox'
   };
   for (const [what, { path, ...options }] of Object.entries(changes)) {
     test(what, async (t) => {
-      const ground = await ReadingGround.open(t);
+      const fixture = await ReadingFixture.open(t);
       const disk = new FaultyFiles();
-      const { operator } = await openSite(t, ground, { files: disk });
-      for (const folder of ['A', 'Other']) await ground.makeFolder(folder);
-      const id = await ground.file(text);
-      await ground.settled('A');
+      const { operator } = await openSite(t, fixture, { files: disk });
+      for (const folder of ['A', 'Other']) await fixture.makeFolder(folder);
+      const id = await fixture.file(text);
+      await fixture.settled('A');
       const tag = (await operator.request(`${home}/folders/A/properties`)).headers.get('etag') ?? '';
       const release = disk.hold('rename');
       const moving = operator.json(`${home}/messages/move`, {
@@ -52,10 +52,10 @@ suite('a folder that is removed while something waits to be put below it', () =>
   };
   for (const [what, { path, ...options }] of Object.entries(changes)) {
     test(what, async (t) => {
-      const ground = await ReadingGround.open(t);
+      const fixture = await ReadingFixture.open(t);
       const disk = new FaultyFiles();
-      const { operator } = await openSite(t, ground, { files: disk });
-      for (const folder of ['A', 'P']) await ground.makeFolder(folder);
+      const { operator } = await openSite(t, fixture, { files: disk });
+      for (const folder of ['A', 'P']) await fixture.makeFolder(folder);
       const release = disk.hold('rename');
       const removing = operator.request(`${home}/folders/P`, { method: 'DELETE' });
       while (disk.count('rename') === 0) await pause(5);
@@ -75,23 +75,23 @@ suite('a folder that is removed while something waits to be put below it', () =>
 });
 
 test('a folder into which another program files while it is removed as empty is there again, with the message', async (t) => {
-  const ground = await ReadingGround.open(t);
+  const fixture = await ReadingFixture.open(t);
   const disk = new FaultyFiles();
-  const { operator } = await openSite(t, ground, { files: disk });
-  for (const folder of ['A', 'A.sub']) await ground.makeFolder(folder);
+  const { operator } = await openSite(t, fixture, { files: disk });
+  for (const folder of ['A', 'A.sub']) await fixture.makeFolder(folder);
   await operator.json(`${home}/folders/A.sub`, { method: 'DELETE' });
   const release = disk.hold('rename');
   const before = disk.count('rename');
   const removing = operator.request(`${home}/folders/A`, { method: 'DELETE' });
   while (disk.count('rename') === before) await pause(5);
-  await ground.file(text, { folder: 'A' });
+  await fixture.file(text, { folder: 'A' });
   release();
   assert.equal((await removing).status, 409);
   const { total } = (await operator.json(`${home}/folders/A`)) as { total: number };
   assert.equal(total, 1);
   await operator.json(`${home}/folders/A?recursive=true`, { method: 'DELETE' });
   assert.deepEqual(
-    (await readdir(ground.home)).filter((name) => name.startsWith('.')),
+    (await readdir(fixture.home)).filter((name) => name.startsWith('.')),
     [],
   );
 });

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { body, deliver, openStore, prologue, recipient } from './delivery-ground.js';
+import { body, deliver, openStore, prologue, recipient } from './delivery-fixture.js';
 
 const python = spawnSync('python3', ['--version']).status === 0;
 const script = `

@@ -11,7 +11,7 @@ import { openSpool } from '../../../core/spool/file-spool.js';
 import { placedMessageFinder } from '../../../plugins/store/delivery/message-finder.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { inbox, prologue } from './delivery-ground.js';
+import { inbox, prologue } from './delivery-fixture.js';
 import { numberedMessage } from './numbered-message.js';
 
 const script = fileURLToPath(new URL('delivering-process.js', import.meta.url));

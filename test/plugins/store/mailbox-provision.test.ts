@@ -6,7 +6,7 @@ import type { MailUser } from '../../../core/contracts/directory.js';
 import { parseMailboxName } from '../../../plugins/store/maildir/mailbox-name.js';
 import { MailboxNames, MailboxProvision } from '../../../plugins/store/maildir/mailboxes.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { addressOf, openStore } from './delivery-ground.js';
+import { addressOf, openStore } from './delivery-fixture.js';
 
 const username = 'anna@example.org';
 const anna: MailUser = { username, address: addressOf(username), aliases: [], quota: null, disabled: false };

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { suite, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { deliver, openStore, recipient, whole } from './delivery-ground.js';
-import { EditingGround, problemOf } from './editing-ground.js';
+import { deliver, openStore, recipient, whole } from './delivery-fixture.js';
+import { EditingFixture, problemOf } from './editing-fixture.js';
 
 const messages = 40;
 const rounds = 6;
@@ -23,21 +23,21 @@ function stalled(text: string) {
 
 suite('changes of one mailbox at once', () => {
   test('each message is in one place in the end, whatever was renamed, moved, marked and appended', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { mailbox, folder, editor } = ground;
-    for (const name of ['A', 'B', 'C']) await ground.reading.makeFolder(name);
+    const fixture = await EditingFixture.open(t);
+    const { mailbox, folder, editor } = fixture;
+    for (const name of ['A', 'B', 'C']) await fixture.reading.makeFolder(name);
     const ids: string[] = [];
     const texts: string[] = [];
     for (let n = 0; n < messages; n++) {
       texts.push(`Subject: ${n}\r\n\r\n`);
-      ids.push((await ground.append(texts[n] ?? '', 'A', 'unread')).id);
+      ids.push((await fixture.append(texts[n] ?? '', 'A', 'unread')).id);
     }
     const outcomes: string[] = [];
     const tried = async (change: Promise<unknown>): Promise<void> => void outcomes.push(await problemOf(change));
     const mark = (status: 'read' | 'unread') => editor.messages.mark(mailbox, folder('A'), ids, status);
     const move = (to: string, some: readonly string[]) => editor.messages.move(mailbox, folder('A'), folder(to), some);
     const append = async (text: string): Promise<void> => {
-      const problem = await problemOf(ground.append(text, 'A'));
+      const problem = await problemOf(fixture.append(text, 'A'));
       outcomes.push(problem);
       if (problem === 'none') texts.push(text);
     };
@@ -53,7 +53,7 @@ suite('changes of one mailbox at once', () => {
     await Promise.all(work);
     assert.deepEqual(new Set(outcomes.filter((problem) => problem !== 'none' && problem !== 'not-found')), new Set());
     assert.deepEqual(
-      Object.values(await ground.contents())
+      Object.values(await fixture.contents())
         .flat()
         .toSorted(),
       texts.toSorted(),
@@ -61,8 +61,8 @@ suite('changes of one mailbox at once', () => {
   });
 
   test('what is delivered while INBOX is marked, moved and emptied is in one place or deleted', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { mailbox, folder, editor, reading } = ground;
+    const fixture = await EditingFixture.open(t);
+    const { mailbox, folder, editor, reading } = fixture;
     await reading.makeFolder('B');
     const store = await openStore(t, { root: reading.root });
     const to = [recipient('ann@example.org')];
@@ -87,15 +87,15 @@ suite('changes of one mailbox at once', () => {
     }
     delivered.abort();
     await changes;
-    const left = Object.values(await ground.contents()).flat();
+    const left = Object.values(await fixture.contents()).flat();
     assert.equal(left.length + deleted, (rounds * messages) / 4);
     assert.ok(left.every((content) => content === whole.toString()));
   });
 
   test('a message that comes slowly keeps nobody waiting, and is not filed into a folder that is gone meanwhile', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { mailbox, folder, editor } = ground;
-    for (const name of ['A', 'Gone']) await ground.reading.makeFolder(name);
+    const fixture = await EditingFixture.open(t);
+    const { mailbox, folder, editor } = fixture;
+    for (const name of ['A', 'Gone']) await fixture.reading.makeFolder(name);
     const slow = stalled('Subject: slow\r\n\r\n');
     const doomed = stalled('Subject: doomed\r\n\r\n');
     const appending = editor.messages.append(mailbox, folder('A'), slow.source, 'read');
@@ -105,7 +105,7 @@ suite('changes of one mailbox at once', () => {
     const changing = Promise.all([
       editor.folders.remove(mailbox, folder('Gone'), true),
       editor.folders.create(mailbox, folder('New')),
-      ground.append('Subject: quick\r\n\r\n', 'A'),
+      fixture.append('Subject: quick\r\n\r\n', 'A'),
     ]).then(() => (isDone = true));
     await Promise.race([changing, pause(5 * aWhile)]);
     const wasDone = isDone;
@@ -114,7 +114,7 @@ suite('changes of one mailbox at once', () => {
     await Promise.all([appending, changing]);
     assert.ok(wasDone, 'others wait for whoever sends slowly');
     assert.equal(await failing, 'not-found');
-    assert.deepEqual(await ground.contents(), {
+    assert.deepEqual(await fixture.contents(), {
       A: ['Subject: quick\r\n\r\n', 'Subject: slow\r\n\r\n'],
       INBOX: [],
       New: [],

@@ -5,8 +5,8 @@ import { suite, test } from 'node:test';
 import { lines } from '../../support/delivery.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { dyingFiles } from './dying-files.js';
-import { EditingGround } from './editing-ground.js';
-import { ReadingGround } from './reading-ground.js';
+import { EditingFixture } from './editing-fixture.js';
+import { ReadingFixture } from './reading-fixture.js';
 
 const home = '/store/localhost/anna';
 const text = lines('Subject: x', '', 'text');
@@ -63,11 +63,11 @@ suite('a mailbox is removed', () => {
   test('whole or not at all, wherever the process dies; the next start removes what is left', async (t) => {
     let survived = 0;
     for (let changes = 0; ; changes++) {
-      const reading = await ReadingGround.open(t);
+      const reading = await ReadingFixture.open(t);
       await reading.makeFolder('Archive');
       for (let n = 0; n < 3; n++) await reading.file(text, { folder: n === 2 ? 'Archive' : 'INBOX' });
       const dying = dyingFiles(changes);
-      const { editor, mailbox } = await EditingGround.over(reading, { files: dying.files });
+      const { editor, mailbox } = await EditingFixture.over(reading, { files: dying.files });
       const removed = editor.mailboxes.remove(mailbox, always).then(
         () => true,
         () => false,
@@ -80,7 +80,7 @@ suite('a mailbox is removed', () => {
         assert.equal((await readdir(join(reading.home, 'new'))).length, 2);
         assert.equal((await readdir(join(reading.pathOf('Archive'), 'new'))).length, 1);
       }
-      const { editor: next } = await EditingGround.over(reading);
+      const { editor: next } = await EditingFixture.over(reading);
       await next.mailboxes.resume();
       if (await isThere(aside)) assert.deepEqual(await readdir(aside), []);
       if (!dying.died()) break;
@@ -90,11 +90,11 @@ suite('a mailbox is removed', () => {
   });
 
   test('without what lies beside it: another mailbox of the domain, and what is foreign aside', async (t) => {
-    const reading = await ReadingGround.open(t);
+    const reading = await ReadingFixture.open(t);
     const other = join(reading.root, 'example.org', 'ben');
     await mkdir(join(other, 'cur'), { recursive: true });
     await mkdir(join(reading.root, '.removed', 'of-somebody'), { recursive: true });
-    const { editor, mailbox } = await EditingGround.over(reading);
+    const { editor, mailbox } = await EditingFixture.over(reading);
     await assert.rejects(
       editor.mailboxes.remove(mailbox, () => Promise.reject(new Error('in use'))),
       /in use/,

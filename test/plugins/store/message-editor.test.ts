@@ -6,12 +6,12 @@ import { suite, test } from 'node:test';
 import fc from 'fast-check';
 import { monthsBefore } from '../../../plugins/store/http/emptying-endpoints.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
-import { EditingGround, problemOf } from './editing-ground.js';
+import { EditingFixture, problemOf } from './editing-fixture.js';
 
 const text = 'Subject: x\r\n\r\n';
 
-const filesOf = async (ground: EditingGround, folder: string) => {
-  const path = ground.reading.pathOf(folder);
+const filesOf = async (fixture: EditingFixture, folder: string) => {
+  const path = fixture.reading.pathOf(folder);
   const parts = await Promise.all(
     ['new', 'cur'].map(async (part) => (await readdir(join(path, part))).map((name) => `${part}/${name}`)),
   );
@@ -20,91 +20,91 @@ const filesOf = async (ground: EditingGround, folder: string) => {
 
 suite('messages are changed', () => {
   test('a status changes the letters of the name, sorted, and keeps those of other programs', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { messages } = ground.editor;
-    const inbox = ground.folder('INBOX');
-    const fresh = await ground.reading.file(text);
-    const known = await ground.reading.file(text, { flags: 'bRaF' });
-    const seen = await ground.reading.file(text, { flags: 'S' });
-    const read = await messages.mark(ground.mailbox, inbox, [fresh, known, seen, fresh, 'none'], 'read');
+    const fixture = await EditingFixture.open(t);
+    const { messages } = fixture.editor;
+    const inbox = fixture.folder('INBOX');
+    const fresh = await fixture.reading.file(text);
+    const known = await fixture.reading.file(text, { flags: 'bRaF' });
+    const seen = await fixture.reading.file(text, { flags: 'S' });
+    const read = await messages.mark(fixture.mailbox, inbox, [fresh, known, seen, fresh, 'none'], 'read');
     assert.deepEqual(read, { updated: 2, unchanged: 1, notFound: ['none'] });
     assert.deepEqual(
-      await filesOf(ground, 'INBOX'),
+      await filesOf(fixture, 'INBOX'),
       [`cur/${fresh}:2,S`, `cur/${known}:2,FRSab`, `cur/${seen}:2,S`].toSorted(),
     );
-    const unread = await messages.mark(ground.mailbox, inbox, [fresh, known], 'unread');
+    const unread = await messages.mark(fixture.mailbox, inbox, [fresh, known], 'unread');
     assert.deepEqual(unread, { updated: 2, unchanged: 0, notFound: [] });
     assert.deepEqual(
-      await filesOf(ground, 'INBOX'),
+      await filesOf(fixture, 'INBOX'),
       [`cur/${fresh}:2,`, `cur/${known}:2,FRab`, `cur/${seen}:2,S`].toSorted(),
     );
   });
 
   test('a moved message has a new name that keeps flags, sizes and received time', async (t) => {
-    const ground = await EditingGround.open(t);
-    const id = await ground.reading.file(text, { flags: 'FS', at: 1_600_000_000 });
-    const { moved, newIds, notFound } = await ground.editor.messages.move(
-      ground.mailbox,
-      ground.folder('INBOX'),
-      ground.folder('Archive'),
+    const fixture = await EditingFixture.open(t);
+    const id = await fixture.reading.file(text, { flags: 'FS', at: 1_600_000_000 });
+    const { moved, newIds, notFound } = await fixture.editor.messages.move(
+      fixture.mailbox,
+      fixture.folder('INBOX'),
+      fixture.folder('Archive'),
       [id, 'none'],
     );
     assert.deepEqual([moved, notFound], [1, ['none']]);
-    const [file = ''] = await filesOf(ground, 'Archive');
+    const [file = ''] = await filesOf(fixture, 'Archive');
     assert.equal(file, `cur/${newIds[id]}:2,FS`);
     assert.match(file, /^cur\/1600000000\.M.*,S=14,W=14:2,FS$/);
-    assert.deepEqual(await filesOf(ground, 'INBOX'), []);
+    assert.deepEqual(await filesOf(fixture, 'INBOX'), []);
   });
 
   test('messages on their way into a folder that is renamed meanwhile stay where they are', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { messages, folders } = ground.editor;
-    const id = await ground.reading.file(text);
-    await folders.create(ground.mailbox, ground.folder('Old'));
+    const fixture = await EditingFixture.open(t);
+    const { messages, folders } = fixture.editor;
+    const id = await fixture.reading.file(text);
+    await folders.create(fixture.mailbox, fixture.folder('Old'));
     const [moved, renamed] = await Promise.all([
-      problemOf(messages.move(ground.mailbox, ground.folder('INBOX'), ground.folder('Old'), [id])),
-      problemOf(folders.rename(ground.mailbox, ground.folder('Old'), ground.folder('New'))),
+      problemOf(messages.move(fixture.mailbox, fixture.folder('INBOX'), fixture.folder('Old'), [id])),
+      problemOf(folders.rename(fixture.mailbox, fixture.folder('Old'), fixture.folder('New'))),
     ]);
     assert.deepEqual([moved, renamed], ['not-found', 'none']);
-    assert.deepEqual(await filesOf(ground, 'INBOX'), [`new/${id}`]);
+    assert.deepEqual(await filesOf(fixture, 'INBOX'), [`new/${id}`]);
   });
 
   test('a name without sizes gets none when the message is moved', async (t) => {
-    const ground = await EditingGround.open(t);
-    await ground.reading.put('cur/foreign.name:2,', 'a\n');
-    await ground.editor.messages.move(ground.mailbox, ground.folder('INBOX'), ground.folder('Archive'), [
+    const fixture = await EditingFixture.open(t);
+    await fixture.reading.put('cur/foreign.name:2,', 'a\n');
+    await fixture.editor.messages.move(fixture.mailbox, fixture.folder('INBOX'), fixture.folder('Archive'), [
       'foreign.name',
     ]);
-    const [file = ''] = await filesOf(ground, 'Archive');
+    const [file = ''] = await filesOf(fixture, 'Archive');
     assert.doesNotMatch(file, /,[SW]=/);
   });
 
   test('what is deleted goes to Trash, and from Trash and Junk for good', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { messages } = ground.editor;
-    const id = await ground.reading.file(text);
-    assert.deepEqual(await messages.discard(ground.mailbox, ground.folder('INBOX'), [id]), {
+    const fixture = await EditingFixture.open(t);
+    const { messages } = fixture.editor;
+    const id = await fixture.reading.file(text);
+    assert.deepEqual(await messages.discard(fixture.mailbox, fixture.folder('INBOX'), [id]), {
       deleted: 1,
       notFound: [],
     });
-    const trashed = (await ground.reading.list({}, 'Trash')).items.map((item) => item.id);
+    const trashed = (await fixture.reading.list({}, 'Trash')).items.map((item) => item.id);
     assert.equal(trashed.length, 1);
-    assert.deepEqual(await messages.discard(ground.mailbox, ground.folder('Trash'), [...trashed, 'none']), {
+    assert.deepEqual(await messages.discard(fixture.mailbox, fixture.folder('Trash'), [...trashed, 'none']), {
       deleted: 1,
       notFound: ['none'],
     });
-    assert.deepEqual(Object.values(await ground.contents()).flat(), []);
+    assert.deepEqual(Object.values(await fixture.contents()).flat(), []);
   });
 
   test('messages that another program renames all the time are found, and none is lost or doubled', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { messages } = ground.editor;
-    const ids = await Promise.all(Array.from({ length: 60 }, (_, n) => ground.reading.file(`Subject: ${n}\r\n\r\n`)));
+    const fixture = await EditingFixture.open(t);
+    const { messages } = fixture.editor;
+    const ids = await Promise.all(Array.from({ length: 60 }, (_, n) => fixture.reading.file(`Subject: ${n}\r\n\r\n`)));
     const over = new AbortController();
     const other = async (letters: readonly string[]): Promise<void> => {
-      const path = ground.reading.pathOf('INBOX');
+      const path = fixture.reading.pathOf('INBOX');
       while (!over.signal.aborted) {
-        for (const file of await filesOf(ground, 'INBOX')) {
+        for (const file of await filesOf(fixture, 'INBOX')) {
           const id = file.slice(4).split(':')[0] ?? '';
           const letter = letters[Math.floor(id.length + file.length) % letters.length] ?? '';
           await rename(join(path, file), join(path, `cur/${id}:2,${letter}`)).catch(() => undefined);
@@ -113,12 +113,12 @@ suite('messages are changed', () => {
     };
     const others = [other(['F', '']), other(['R', 'FS', 'S'])];
     const halves = [ids.slice(0, 40), ids.slice(20)].map((half) =>
-      messages.move(ground.mailbox, ground.folder('INBOX'), ground.folder('Archive'), half),
+      messages.move(fixture.mailbox, fixture.folder('INBOX'), fixture.folder('Archive'), half),
     );
     const outcomes = await Promise.all(halves);
     over.abort();
     await Promise.all(others);
-    const contents = await ground.contents();
+    const contents = await fixture.contents();
     assert.equal(Object.values(contents).flat().length, 60);
     assert.equal(new Set(Object.values(contents).flat()).size, 60);
     const moved = outcomes.reduce((sum, outcome) => sum + outcome.moved, 0);
@@ -127,39 +127,39 @@ suite('messages are changed', () => {
   });
 
   test('a message is filed with CRLF line ends, and its name tells its size', async (t) => {
-    const ground = await EditingGround.open(t);
-    const { id, size } = await ground.append('Subject: x\n\nbare\rmixed\r\nend');
+    const fixture = await EditingFixture.open(t);
+    const { id, size } = await fixture.append('Subject: x\n\nbare\rmixed\r\nend');
     assert.equal(size, 30);
     assert.ok(id.endsWith(',S=30,W=30'));
-    assert.deepEqual(await filesOf(ground, 'INBOX'), [`cur/${id}:2,S`]);
+    assert.deepEqual(await filesOf(fixture, 'INBOX'), [`cur/${id}:2,S`]);
     assert.equal(
-      await readFile(join(ground.reading.pathOf('INBOX'), `cur/${id}:2,S`), 'latin1'),
+      await readFile(join(fixture.reading.pathOf('INBOX'), `cur/${id}:2,S`), 'latin1'),
       'Subject: x\r\n\r\nbare\r\nmixed\r\nend',
     );
-    const unread = await ground.append(text, 'INBOX', 'unread');
-    assert.ok((await filesOf(ground, 'INBOX')).includes(`new/${unread.id}`));
-    for (const content of ['', 'a\0b']) assert.equal(await problemOf(ground.append(content)), 'invalid');
-    assert.deepEqual(await readdir(join(ground.reading.pathOf('INBOX'), 'tmp')), []);
+    const unread = await fixture.append(text, 'INBOX', 'unread');
+    assert.ok((await filesOf(fixture, 'INBOX')).includes(`new/${unread.id}`));
+    for (const content of ['', 'a\0b']) assert.equal(await problemOf(fixture.append(content)), 'invalid');
+    assert.deepEqual(await readdir(join(fixture.reading.pathOf('INBOX'), 'tmp')), []);
   });
 
   test('a body that breaks off leaves nothing', async (t) => {
-    const ground = await EditingGround.open(t);
+    const fixture = await EditingFixture.open(t);
     const broken = Readable.from(
       (function* () {
         yield Buffer.from('Subject: x\r\n');
         throw new Error('cut off');
       })(),
     );
-    await assert.rejects(ground.editor.messages.append(ground.mailbox, ground.folder('INBOX'), broken, 'read'));
+    await assert.rejects(fixture.editor.messages.append(fixture.mailbox, fixture.folder('INBOX'), broken, 'read'));
     for (const part of ['tmp', 'new', 'cur'])
-      assert.deepEqual(await readdir(join(ground.reading.pathOf('INBOX'), part)), []);
+      assert.deepEqual(await readdir(join(fixture.reading.pathOf('INBOX'), part)), []);
   });
 
   test('a folder without tmp, new or cur gets them when something is put into it', async (t) => {
-    const ground = await EditingGround.open(t);
-    await mkdir(join(ground.reading.home, '.Bare'));
-    await ground.append(text, 'Bare');
-    assert.equal((await filesOf(ground, 'Bare')).length, 1);
+    const fixture = await EditingFixture.open(t);
+    await mkdir(join(fixture.reading.home, '.Bare'));
+    await fixture.append(text, 'Bare');
+    assert.equal((await filesOf(fixture, 'Bare')).length, 1);
   });
 
   test('line ends are the same however the bytes are cut', () => {
@@ -183,43 +183,43 @@ suite('messages are changed', () => {
 });
 
 suite('a quota', () => {
-  const sizeFile = (ground: EditingGround) => readFile(join(ground.reading.home, 'maildirsize'), 'utf8');
+  const sizeFile = (fixture: EditingFixture) => readFile(join(fixture.reading.home, 'maildirsize'), 'utf8');
 
   test('is kept in maildirsize, which each change is added to', async (t) => {
-    const ground = await EditingGround.open(t, { quota: 40 });
-    const { id } = await ground.append(text);
-    assert.equal(await sizeFile(ground), '40S\n0 0\n14 1\n');
-    await ground.append(text);
-    assert.equal(await problemOf(ground.append(text)), 'mailbox-full');
-    await ground.editor.messages.remove(ground.mailbox, ground.folder('INBOX'), [id]);
-    assert.equal(await sizeFile(ground), '40S\n0 0\n14 1\n14 1\n-14 -1\n');
-    await ground.append(text);
-    await ground.editor.folders.create(ground.mailbox, ground.folder('A'));
-    const copy = ground.editor.folders.copy(ground.mailbox, ground.folder('INBOX'), ground.folder('Copy'));
+    const fixture = await EditingFixture.open(t, { quota: 40 });
+    const { id } = await fixture.append(text);
+    assert.equal(await sizeFile(fixture), '40S\n0 0\n14 1\n');
+    await fixture.append(text);
+    assert.equal(await problemOf(fixture.append(text)), 'mailbox-full');
+    await fixture.editor.messages.remove(fixture.mailbox, fixture.folder('INBOX'), [id]);
+    assert.equal(await sizeFile(fixture), '40S\n0 0\n14 1\n14 1\n-14 -1\n');
+    await fixture.append(text);
+    await fixture.editor.folders.create(fixture.mailbox, fixture.folder('A'));
+    const copy = fixture.editor.folders.copy(fixture.mailbox, fixture.folder('INBOX'), fixture.folder('Copy'));
     assert.equal(await problemOf(copy), 'mailbox-full');
-    assert.deepEqual(await ground.folderNames(), ['INBOX', 'A']);
+    assert.deepEqual(await fixture.folderNames(), ['INBOX', 'A']);
   });
 
   test('that changed, a file that grew long or makes no sense, and an old one that says full are counted anew', async (t) => {
-    const ground = await EditingGround.open(t, { quota: 1000 });
-    const file = join(ground.reading.home, 'maildirsize');
-    await ground.append(text);
+    const fixture = await EditingFixture.open(t, { quota: 1000 });
+    const file = join(fixture.reading.home, 'maildirsize');
+    await fixture.append(text);
     for (const stale of ['40S,3C\n39 1\n', 'nonsense', `1000S\n${'1 0\n'.repeat(2000)}`, '1000S\nx y\n']) {
       await writeFile(file, stale);
-      await ground.append(text);
-      assert.match(await sizeFile(ground), /^1000S\n\d+ \d+\n14 1\n$/, stale.slice(0, 20));
+      await fixture.append(text);
+      assert.match(await sizeFile(fixture), /^1000S\n\d+ \d+\n14 1\n$/, stale.slice(0, 20));
     }
     await writeFile(file, '1000S\n1000 1\n');
-    assert.equal(await problemOf(ground.append(text)), 'mailbox-full', 'a fresh file is believed');
+    assert.equal(await problemOf(fixture.append(text)), 'mailbox-full', 'a fresh file is believed');
   });
 
   test('that another program keeps is kept right, and none is begun for a mailbox without one', async (t) => {
-    const ground = await EditingGround.open(t);
-    const file = join(ground.reading.home, 'maildirsize');
+    const fixture = await EditingFixture.open(t);
+    const file = join(fixture.reading.home, 'maildirsize');
     await writeFile(file, '5000S,10C\n100 2\n');
-    await ground.append(text);
-    assert.equal(await sizeFile(ground), '5000S,10C\n100 2\n14 1\n');
-    const other = await EditingGround.open(t);
+    await fixture.append(text);
+    assert.equal(await sizeFile(fixture), '5000S,10C\n100 2\n14 1\n');
+    const other = await EditingFixture.open(t);
     await other.append(text);
     assert.ok(!(await readdir(other.reading.home)).includes('maildirsize'));
   });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { suite, test } from 'node:test';
-import { message, ReadingGround } from './reading-ground.js';
+import { message, ReadingFixture } from './reading-fixture.js';
 
 const multipart = (depth: number) =>
   message(
@@ -45,15 +45,15 @@ const hostile: Readonly<Record<string, () => string | Buffer>> = {
 
 suite('messages that were made to break the reader', () => {
   test('are listed and shown, and the server goes on meanwhile', async (t) => {
-    const ground = await ReadingGround.open(t);
+    const fixture = await ReadingFixture.open(t);
     const ids: (readonly [string, string])[] = [];
-    for (const [name, content] of Object.entries(hostile)) ids.push([name, await ground.file(content())]);
+    for (const [name, content] of Object.entries(hostile)) ids.push([name, await fixture.file(content())]);
     const delay = monitorEventLoopDelay({ resolution: 5 });
     delay.enable();
-    const list = await ground.list();
+    const list = await fixture.list();
     assert.equal(list.items.length, ids.length);
     for (const [name, id] of ids) {
-      const view = await ground.view(id);
+      const view = await fixture.view(id);
       assert.equal(view.id, id, name);
       assert.notEqual(view.unparsed, 'failed', name);
     }
@@ -62,8 +62,8 @@ suite('messages that were made to break the reader', () => {
   });
 
   test('are read as far as they can be understood', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const viewOf = async (name: string) => ground.view(await ground.file(hostile[name]?.() ?? ''));
+    const fixture = await ReadingFixture.open(t);
+    const viewOf = async (name: string) => fixture.view(await fixture.file(hostile[name]?.() ?? ''));
     assert.equal((await viewOf('unknown charset and encoding')).text, 'Hi\n');
     assert.equal((await viewOf('no header')).text, 'text\n');
     assert.equal((await viewOf('20,000 parts')).truncated, true);
@@ -78,42 +78,42 @@ suite('messages that were made to break the reader', () => {
 
 suite('a message that cannot be parsed', () => {
   test('is shown with its headers when parsing took too long, and the next message is parsed again', async (t) => {
-    const ground = await ReadingGround.open(t, { timeLimitMs: 1 });
-    const slow = await ground.file(message('Subject: slow', 'Content-Type: text/html', '', '<p>x</p>'.repeat(60_000)));
-    const view = await ground.view(slow);
+    const fixture = await ReadingFixture.open(t, { timeLimitMs: 1 });
+    const slow = await fixture.file(message('Subject: slow', 'Content-Type: text/html', '', '<p>x</p>'.repeat(60_000)));
+    const view = await fixture.view(slow);
     assert.deepEqual(
       [view.unparsed, view.text, view.html, view.parts, view.subject],
       ['took too long', null, null, [], 'slow'],
     );
     assert.deepEqual(view.headers[0], ['Subject', 'slow']);
-    const raw = await ground.reader.rawHead({ mailbox: ground.mailbox, folder: ground.folder(), id: slow });
+    const raw = await fixture.reader.rawHead({ mailbox: fixture.mailbox, folder: fixture.folder(), id: slow });
     assert.ok(raw.bytes.toString().startsWith('Subject: slow'));
-    const second = await ground.view(slow);
+    const second = await fixture.view(slow);
     assert.equal(second.unparsed, 'took too long');
   });
 
   test('is shown with its headers when it is larger than what is parsed', async (t) => {
-    const ground = await ReadingGround.open(t, { messageBytes: 100 });
-    const id = await ground.file(message('Subject: big', '', 'x'.repeat(200)));
-    const view = await ground.view(id);
+    const fixture = await ReadingFixture.open(t, { messageBytes: 100 });
+    const id = await fixture.file(message('Subject: big', '', 'x'.repeat(200)));
+    const view = await fixture.view(id);
     assert.deepEqual([view.unparsed, view.subject], ['too large', 'big']);
-    const small = await ground.view(await ground.file(message('Subject: small', '', 'x')));
+    const small = await fixture.view(await fixture.file(message('Subject: small', '', 'x')));
     assert.deepEqual([small.unparsed, small.text], [null, 'x\n']);
   });
 
   test('does not take the memory of the server', async (t) => {
-    const ground = await ReadingGround.open(t, { memoryMb: 8, timeLimitMs: 20_000 });
-    const heavy = await ground.file(
+    const fixture = await ReadingFixture.open(t, { memoryMb: 8, timeLimitMs: 20_000 });
+    const heavy = await fixture.file(
       message('Subject: heavy', 'Content-Type: text/html', '', '<p style="color:red">x</p>'.repeat(20_000)),
     );
-    assert.notEqual((await ground.view(heavy)).unparsed, 'took too long');
-    assert.equal((await ground.list()).items[0]?.subject, 'heavy');
+    assert.notEqual((await fixture.view(heavy)).unparsed, 'took too long');
+    assert.equal((await fixture.list()).items[0]?.subject, 'heavy');
   });
 
   test('more readers than may wait are refused for now', async (t) => {
-    const ground = await ReadingGround.open(t, { workers: 1, queue: 1 });
-    const id = await ground.file(message('Subject: x', '', 'x'));
-    const answers = await Promise.allSettled(Array.from({ length: 6 }, () => ground.view(id)));
+    const fixture = await ReadingFixture.open(t, { workers: 1, queue: 1 });
+    const id = await fixture.file(message('Subject: x', '', 'x'));
+    const answers = await Promise.allSettled(Array.from({ length: 6 }, () => fixture.view(id)));
     const refused = answers.filter((answer) => answer.status === 'rejected');
     assert.ok(refused.length > 0 && refused.length < 6);
     for (const { reason } of refused) assert.equal((reason as { problem?: string }).problem, 'unavailable');

@@ -6,7 +6,7 @@ import type { Directory, MailUser } from '../../../core/contracts/directory.js';
 import { mailboxNameOfUser } from '../../../plugins/store/maildir/mailbox-name.js';
 import { createMissingMailboxes } from '../../../plugins/store/maildir/mailboxes.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { addressOf, openStore } from './delivery-ground.js';
+import { addressOf, openStore } from './delivery-fixture.js';
 
 test('every user gets a mailbox at start, and one that cannot be made stops nobody', async (t) => {
   const { maildirs, mail } = await openStore(t);

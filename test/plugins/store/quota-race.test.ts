@@ -6,8 +6,8 @@ import type { Delivery, RecipientOutcome } from '../../../core/contracts/deliver
 import { isProblem } from '../../../core/problem.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
-import { deliver, inbox, openStore, prologue, recipient, transactionOf } from './delivery-ground.js';
-import { EditingGround, problemOf } from './editing-ground.js';
+import { deliver, inbox, openStore, prologue, recipient, transactionOf } from './delivery-fixture.js';
+import { EditingFixture, problemOf } from './editing-fixture.js';
 
 const quota = 1000;
 const text = `Subject: x\r\n\r\n${'x'.repeat(384)}\r\n`;
@@ -24,18 +24,18 @@ const wordsOf = (given: RecipientOutcome): string =>
 
 suite('a quota holds when much comes at once', () => {
   test('by uploads', async (t) => {
-    const ground = await EditingGround.open(t, { quota });
-    const outcomes = await Promise.all(Array.from({ length: many }, () => problemOf(ground.append(text))));
+    const fixture = await EditingFixture.open(t, { quota });
+    const outcomes = await Promise.all(Array.from({ length: many }, () => problemOf(fixture.append(text))));
     assert.deepEqual(
       outcomes.toSorted(),
       Array.from({ length: many }, (_, n) => (n < many - fitting ? 'mailbox-full' : 'none')),
     );
-    assert.equal((await ground.contents())['INBOX']?.length, fitting);
+    assert.equal((await fixture.contents())['INBOX']?.length, fitting);
   });
 
   test('by deliveries and an upload, and what is not delivered makes room again', async (t) => {
-    const ground = await EditingGround.open(t, { quota });
-    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const fixture = await EditingFixture.open(t, { quota });
+    const store = await openStore(t, { root: fixture.reading.root, quotas: fixture.editor.quotas });
     const begin = async (): Promise<Delivery> => {
       const to = [recipient('ann@example.org')];
       const delivery = await store.target.start(transactionOf(to), to);
@@ -47,17 +47,17 @@ suite('a quota holds when much comes at once', () => {
     const taken = await Promise.all(Array.from({ length: fitting }, begin));
     const late = await Promise.all(Array.from({ length: many - fitting }, begin));
     for (const delivery of late) assert.deepEqual((await delivery.commit()).map(wordsOf), [refused]);
-    assert.equal(await problemOf(ground.append(text)), 'mailbox-full');
+    assert.equal(await problemOf(fixture.append(text)), 'mailbox-full');
     await taken[0]?.abort();
-    assert.equal(await problemOf(ground.append(text)), 'none');
+    assert.equal(await problemOf(fixture.append(text)), 'none');
     await taken[1]?.commit();
-    assert.equal(await problemOf(ground.append(text)), 'mailbox-full');
-    assert.equal((await ground.contents())['INBOX']?.length, fitting);
+    assert.equal(await problemOf(fixture.append(text)), 'mailbox-full');
+    assert.equal((await fixture.contents())['INBOX']?.length, fitting);
   });
 
   test('by deliveries to several mailboxes, each by its own room', async (t) => {
-    const ground = await EditingGround.open(t, { quota });
-    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const fixture = await EditingFixture.open(t, { quota });
+    const store = await openStore(t, { root: fixture.reading.root, quotas: fixture.editor.quotas });
     const [ann, bob] = [recipient('ann@example.org'), recipient('bob@example.org')];
     const send = (to: readonly Recipient[]) => deliver(store, to, Buffer.from(text)).catch(String);
     await send([bob]);
@@ -76,8 +76,8 @@ suite('a quota holds when much comes at once', () => {
   });
 
   test('by deliveries to several mailboxes, and what fails makes room in each of them', async (t) => {
-    const ground = await EditingGround.open(t, { quota });
-    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const fixture = await EditingFixture.open(t, { quota });
+    const store = await openStore(t, { root: fixture.reading.root, quotas: fixture.editor.quotas });
     const [ann, bob] = [recipient('ann@example.org'), recipient('bob@example.org')];
     const send = (to: readonly Recipient[]) => deliver(store, to, Buffer.from(text));
     for (const step of [
@@ -96,8 +96,8 @@ suite('a quota holds when much comes at once', () => {
   });
 
   test('and a full mailbox that has a repeated message already is no reason to refuse it', async (t) => {
-    const ground = await EditingGround.open(t, { quota });
-    const store = await openStore(t, { root: ground.reading.root, quotas: ground.editor.quotas });
+    const fixture = await EditingFixture.open(t, { quota });
+    const store = await openStore(t, { root: fixture.reading.root, quotas: fixture.editor.quotas });
     const ann = recipient('ann@example.org');
     const repeatable = { ...transactionOf([ann]), id: 'q1', repeatable: true };
     const send = (transaction?: Transaction) => deliver(store, [ann], Buffer.from(text), transaction);
@@ -110,23 +110,23 @@ suite('a quota holds when much comes at once', () => {
 
   test('by copies of a folder, and what could not be stored makes room again', async (t) => {
     const disk = new FaultyFiles();
-    const ground = await EditingGround.open(t, { quota, files: disk });
-    await ground.editor.folders.create(ground.mailbox, ground.folder('A'));
-    await ground.append(text, 'A');
+    const fixture = await EditingFixture.open(t, { quota, files: disk });
+    await fixture.editor.folders.create(fixture.mailbox, fixture.folder('A'));
+    await fixture.append(text, 'A');
     disk.order({ call: 'link', code: 'EDQUOT' });
-    for (let n = 0; n < many; n++) assert.equal(await problemOf(ground.append(text)), 'storage-full');
+    for (let n = 0; n < many; n++) assert.equal(await problemOf(fixture.append(text)), 'storage-full');
     disk.order();
-    const copy = (to: string) => ground.editor.folders.copy(ground.mailbox, ground.folder('A'), ground.folder(to));
-    const outcomes = await Promise.all([problemOf(copy('B')), problemOf(ground.append(text)), problemOf(copy('C'))]);
+    const copy = (to: string) => fixture.editor.folders.copy(fixture.mailbox, fixture.folder('A'), fixture.folder(to));
+    const outcomes = await Promise.all([problemOf(copy('B')), problemOf(fixture.append(text)), problemOf(copy('C'))]);
     assert.deepEqual(outcomes.toSorted(), ['mailbox-full', 'mailbox-full', 'none']);
   });
 
   test('by a count of folders that are renamed meanwhile', async (t) => {
-    const ground = await EditingGround.open(t, { quota });
-    const { mailbox, folder, editor, reading } = ground;
+    const fixture = await EditingFixture.open(t, { quota });
+    const { mailbox, folder, editor, reading } = fixture;
     for (const name of ['A', 'M', 'Z']) await editor.folders.create(mailbox, folder(name));
-    await ground.append(text, 'A');
-    await ground.append(text, 'Z');
+    await fixture.append(text, 'A');
+    await fixture.append(text, 'Z');
     const counted = new AbortController();
     const renaming = async (): Promise<void> => {
       while (!counted.signal.aborted) {

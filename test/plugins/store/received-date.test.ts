@@ -3,7 +3,7 @@ import { readdir, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Ending } from '../../support/ending.js';
-import { message, ReadingGround } from './reading-ground.js';
+import { message, ReadingFixture } from './reading-fixture.js';
 import { openSite } from './store-site.js';
 
 const home = '/store/example.org/ann';
@@ -19,14 +19,14 @@ interface Listed {
 
 /** A message that another program filed, and one that Postern names. */
 async function openMigrated(t: Ending) {
-  const ground = await ReadingGround.open(t);
-  const { operator } = await openSite(t, ground);
+  const fixture = await ReadingFixture.open(t);
+  const { operator } = await openSite(t, fixture);
   await operator.json(`${home}/folders`, { json: { name: 'Work' } }, 201);
-  await ground.put(`cur/${migrated(1)}`, bytes);
-  await utimes(join(ground.home, 'cur', migrated(1)), longAgo, longAgo);
+  await fixture.put(`cur/${migrated(1)}`, bytes);
+  await utimes(join(fixture.home, 'cur', migrated(1)), longAgo, longAgo);
   const list = async (folder = 'INBOX', query = '') =>
     ((await operator.json(`${home}/folders/${folder}${query}`)) as Listed).items;
-  return { ground, operator, list };
+  return { fixture, operator, list };
 }
 
 test('a message that another program filed was received when its file says', async (t) => {
@@ -53,7 +53,7 @@ test('a message that another program filed was received when its file says', asy
 });
 
 test('the received date stays when a message is moved, or copied with its folder, also for IMAP', async (t) => {
-  const { ground, operator, list } = await openMigrated(t);
+  const { fixture, operator, list } = await openMigrated(t);
   const move = { fromFolder: 'INBOX', toFolder: 'Work', filter: { all: true } };
   await operator.json(`${home}/messages/move`, { json: move });
   await operator.json(`${home}/folders/Work/copy`, { json: { newName: 'Copy' } }, 201);
@@ -63,19 +63,19 @@ test('the received date stays when a message is moved, or copied with its folder
       ['2019-05-06T07:08:09.250Z'],
       folder,
     );
-    const path = join(ground.pathOf(folder), 'cur');
+    const path = join(fixture.pathOf(folder), 'cur');
     const [name = ''] = await readdir(path);
     assert.equal((await stat(join(path, name))).mtimeMs, longAgo * second);
   }
 });
 
 test('messages of another program keep their dates when their folder changes, and times out of range do no harm', async (t) => {
-  const { ground, list } = await openMigrated(t);
+  const { fixture, list } = await openMigrated(t);
   for (const [n, seconds] of [-1e9, 1e8, 4e9].entries()) {
     await list();
-    await ground.put(`cur/${migrated(n + 2)}`, bytes);
+    await fixture.put(`cur/${migrated(n + 2)}`, bytes);
     const date = new Date(seconds * second);
-    await utimes(join(ground.home, 'cur', migrated(n + 2)), date, date);
+    await utimes(join(fixture.home, 'cur', migrated(n + 2)), date, date);
   }
   assert.deepEqual(
     (await list()).map(({ receivedAt }) => receivedAt.slice(0, 10)),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { deliver, inbox, inboxOf, openStore, recipient, transactionOf } from './delivery-ground.js';
+import { deliver, inbox, inboxOf, openStore, recipient, transactionOf } from './delivery-fixture.js';
 
 const ann = recipient('ann@example.org');
 const repeatable = (id: string) => ({ ...transactionOf([ann]), id, repeatable: true });

@@ -6,7 +6,7 @@ import {
   MessageAnswer,
   PropertiesAnswer,
 } from '../../../plugins/store/http/store-answer.js';
-import { message, ReadingGround } from './reading-ground.js';
+import { message, ReadingFixture } from './reading-fixture.js';
 import { openSite } from './store-site.js';
 import { payloads } from './xss-payloads.js';
 
@@ -60,12 +60,12 @@ interface Listed {
 
 suite('the store over HTTP', () => {
   test('a mailbox answers with its folders, their counts and sizes', async (t) => {
-    const ground = await ReadingGround.open(t);
-    await ground.makeFolder('Projects.2026');
-    await ground.makeFolder('Sent');
-    await ground.file(plain);
-    await ground.file(plain, { folder: 'Sent', flags: 'S' });
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    await fixture.makeFolder('Projects.2026');
+    await fixture.makeFolder('Sent');
+    await fixture.file(plain);
+    await fixture.file(plain, { folder: 'Sent', flags: 'S' });
+    const { operator } = await openSite(t, fixture);
     const size = Buffer.byteLength(plain);
     assert.deepEqual(await operator.json('/store/example.org/ann'), {
       domain: 'example.org',
@@ -85,8 +85,8 @@ suite('the store over HTTP', () => {
   });
 
   test('domains and mailboxes are lists, and a local domain without mail is one of them', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const { operator } = await openSite(t, fixture);
     const domains = (await operator.json('/store')) as Listed;
     assert.deepEqual(domains.items, [
       { domain: 'example.org', mailboxes: 1 },
@@ -100,9 +100,9 @@ suite('the store over HTTP', () => {
   });
 
   test('a folder is a list of summaries with its own counts', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const id = await ground.file(plain);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const id = await fixture.file(plain);
+    const { operator } = await openSite(t, fixture);
     const list = (await operator.json('/store/example.org/ann/folders/inbox')) as Listed;
     assert.equal(list.total, 1);
     assert.deepEqual(list.folder, {
@@ -138,23 +138,23 @@ suite('the store over HTTP', () => {
   });
 
   test('a list that has not changed is 304, and a new message changes its tag', async (t) => {
-    const ground = await ReadingGround.open(t);
-    await ground.file(plain);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    await fixture.file(plain);
+    const { operator } = await openSite(t, fixture);
     const path = '/store/example.org/ann/folders/INBOX';
-    await ground.settled();
+    await fixture.settled();
     const etag = (await operator.request(path)).headers.get('etag') ?? '';
     assert.match(etag, /^"/);
     assert.equal((await operator.request(path, { headers: { 'If-None-Match': etag } })).status, 304);
     assert.equal((await operator.request(`${path}?limit=1`, { headers: { 'If-None-Match': etag } })).status, 200);
-    await ground.file(plain);
+    await fixture.file(plain);
     assert.equal((await operator.request(path, { headers: { 'If-None-Match': etag } })).status, 200);
   });
 
   test('a message answers as JSON, text, page and raw bytes, and is still unread after that', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const id = await ground.file(plain);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const id = await fixture.file(plain);
+    const { operator } = await openSite(t, fixture);
     const path = `/store/example.org/ann/folders/INBOX/messages/${encodeURIComponent(id)}`;
     const json = (await operator.json(path)) as Record<string, unknown>;
     assert.deepEqual(json['cc'], [{ name: '', address: 'dora@example.net' }]);
@@ -169,13 +169,13 @@ suite('the store over HTTP', () => {
     const page = await operator.page(path);
     assert.ok(page.includes('<h1>Grüße</h1>'));
     assert.ok(page.includes('<blockquote data-depth="1">you wrote this</blockquote>'));
-    assert.equal((await ground.list()).items[0]?.unread, true);
+    assert.equal((await fixture.list()).items[0]?.unread, true);
   });
 
   test('raw bytes can be asked for in ranges, by HEAD, and by what is known already', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const id = await ground.file(plain);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const id = await fixture.file(plain);
+    const { operator } = await openSite(t, fixture);
     const path = `/store/example.org/ann/folders/INBOX/messages/${encodeURIComponent(id)}?format=rfc822`;
     const part = await operator.request(path, { headers: { Range: 'bytes=6-8' } });
     assert.equal(part.status, 206);
@@ -189,9 +189,9 @@ suite('the store over HTTP', () => {
   });
 
   test('the HTML body is a sandboxed document without scripts, with its own pictures and without those of others', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const id = await ground.file(mixed);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const id = await fixture.file(mixed);
+    const { operator } = await openSite(t, fixture);
     const path = `/store/example.org/ann/folders/INBOX/messages/${encodeURIComponent(id)}/html`;
     const answer = await operator.request(path);
     assert.equal(answer.status, 200);
@@ -211,9 +211,9 @@ suite('the store over HTTP', () => {
   });
 
   test('a part is decoded, named, and can be asked for in ranges', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const id = await ground.file(mixed);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const id = await fixture.file(mixed);
+    const { operator } = await openSite(t, fixture);
     const path = `/store/example.org/ann/folders/INBOX/messages/${encodeURIComponent(id)}`;
     const { parts } = (await operator.json(path)) as { readonly parts: readonly Record<string, unknown>[] };
     const pdf = parts.find((part) => part['part'] === '2');
@@ -235,11 +235,11 @@ suite('the store over HTTP', () => {
   });
 
   test('properties of a folder tell its dates and the folders below', async (t) => {
-    const ground = await ReadingGround.open(t);
-    for (const folder of ['Projects', 'Projects.2026', 'Projects.2026.May']) await ground.makeFolder(folder);
-    await ground.file(plain, { folder: 'Projects', at: 1_700_000_000 });
-    await ground.file(plain, { folder: 'Projects', at: 1_700_100_000, flags: 'S' });
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    for (const folder of ['Projects', 'Projects.2026', 'Projects.2026.May']) await fixture.makeFolder(folder);
+    await fixture.file(plain, { folder: 'Projects', at: 1_700_000_000 });
+    await fixture.file(plain, { folder: 'Projects', at: 1_700_100_000, flags: 'S' });
+    const { operator } = await openSite(t, fixture);
     const properties = (await operator.json('/store/example.org/ann/folders/Projects/properties')) as object;
     const { oldest, newest, ...others } = properties as { oldest: string; newest: string };
     assert.deepEqual(others, {
@@ -254,8 +254,8 @@ suite('the store over HTTP', () => {
   });
 
   test('what is not there is 404, what is no name is 400', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const { operator } = await openSite(t, fixture);
     const folder = '/store/example.org/ann/folders/INBOX';
     for (const path of [
       '/store/example.org/nobody',
@@ -287,22 +287,22 @@ suite('the store over HTTP', () => {
   });
 
   test('mail is for operators: who may only look at the service is refused', async (t) => {
-    const ground = await ReadingGround.open(t);
-    await ground.file(plain);
-    const { reader } = await openSite(t, ground, { signIn: true });
+    const fixture = await ReadingFixture.open(t);
+    await fixture.file(plain);
+    const { reader } = await openSite(t, fixture, { signIn: true });
     for (const path of ['/store', '/store/example.org', '/store/example.org/ann/folders/INBOX']) {
       assert.equal((await reader.request(path)).status, 403, path);
     }
   });
 
   test('every page renders, empty or not', async (t) => {
-    const ground = await ReadingGround.open(t);
-    await ground.makeFolder('Sent');
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    await fixture.makeFolder('Sent');
+    const { operator } = await openSite(t, fixture);
     const inbox = '/store/example.org/ann/folders/INBOX';
     assert.ok((await operator.page(inbox)).includes('No messages'));
-    const id = await ground.file(mixed, { flags: 'FRD' });
-    await ground.file('no header at all');
+    const id = await fixture.file(mixed, { flags: 'FRD' });
+    await fixture.file('no header at all');
     for (const path of [
       '/store',
       '/store/example.org',
@@ -321,9 +321,9 @@ suite('the store over HTTP', () => {
   });
 
   test('answers are what their description says', async (t) => {
-    const ground = await ReadingGround.open(t);
-    const id = await ground.file(mixed);
-    const { operator } = await openSite(t, ground);
+    const fixture = await ReadingFixture.open(t);
+    const id = await fixture.file(mixed);
+    const { operator } = await openSite(t, fixture);
     const mailbox = '/store/example.org/ann';
     const inbox = `${mailbox}/folders/INBOX`;
     for (const [path, schema] of [
@@ -338,13 +338,13 @@ suite('the store over HTTP', () => {
   });
 
   test('attacks in subject, sender, recipients, file names and text are shown as the text that they are', async (t) => {
-    const ground = await ReadingGround.open(t);
+    const fixture = await ReadingFixture.open(t);
     const ids: string[] = [];
     for (const payload of payloads) {
       const word = `=?utf-8?B?${Buffer.from(payload).toString('base64')}?=`;
       const encoded = Buffer.from(payload).toString('base64');
       ids.push(
-        await ground.file(
+        await fixture.file(
           message(
             `Subject: ${word}`,
             `From: ${word} <a@b>`,
@@ -365,12 +365,12 @@ suite('the store over HTTP', () => {
         ),
       );
     }
-    const { operator } = await openSite(t, ground);
+    const { operator } = await openSite(t, fixture);
     const inbox = '/store/example.org/ann/folders/INBOX';
     const pages = [await operator.page(`${inbox}?limit=1000`)];
     for (const id of ids) pages.push(await operator.page(`${inbox}/messages/${encodeURIComponent(id)}?view=text`));
-    await ground.makeFolder('Harmless');
-    await ground.file(plain, { folder: 'Harmless' });
+    await fixture.makeFolder('Harmless');
+    await fixture.file(plain, { folder: 'Harmless' });
     const harmless = ['/store', '/store/example.org/ann/folders/Harmless'].map((path) => operator.page(path));
     const own = new Set((await Promise.all(harmless)).flatMap((page) => page.match(/<script[^>]*>/g) ?? []));
     for (const page of pages) {

@@ -4,8 +4,8 @@ import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { atEnd, type Ending } from '../../support/ending.js';
-import { EditingGround, problemOf } from './editing-ground.js';
-import { ReadingGround } from './reading-ground.js';
+import { EditingFixture, problemOf } from './editing-fixture.js';
+import { ReadingFixture } from './reading-fixture.js';
 
 /** Reads a mailbox each time a line names it, and prints folder, read or not, and subject of every message. */
 const script = `
@@ -92,12 +92,12 @@ const step = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;
 
 class Run {
-  readonly #ground: EditingGround;
+  readonly #fixture: EditingFixture;
   readonly #model = new Model();
   #count = 0;
 
-  constructor(ground: EditingGround) {
-    this.#ground = ground;
+  constructor(fixture: EditingFixture) {
+    this.#fixture = fixture;
   }
 
   get state(): State {
@@ -106,12 +106,12 @@ class Run {
 
   /** Does it, and says whether it was refused; the model says whether it should have been. */
   async take(one: Step): Promise<void> {
-    const { editor, mailbox, folder: at } = this.#ground;
+    const { editor, mailbox, folder: at } = this.#fixture;
     const model = this.#model;
     const messages = model.folders.get(one.folder);
     if (one.kind === 'append') {
       const subject = `m${this.#count++}`;
-      const done = this.#ground.append(`Subject: ${subject}\r\n\r\n`, one.folder, one.read ? 'read' : 'unread');
+      const done = this.#fixture.append(`Subject: ${subject}\r\n\r\n`, one.folder, one.read ? 'read' : 'unread');
       const isThere = messages !== undefined || one.folder === 'Trash';
       assert.equal(await problemOf(done), isThere ? 'none' : 'not-found');
       if (isThere) model.folders.set(one.folder, [...(messages ?? []), { subject, read: one.read }]);
@@ -130,7 +130,7 @@ class Run {
   }
 
   async #rename(from: string, to: string): Promise<void> {
-    const { editor, mailbox, folder: at } = this.#ground;
+    const { editor, mailbox, folder: at } = this.#fixture;
     const model = this.#model;
     const going = [from, ...model.below(from)];
     const targets = going.map((name) => to + name.slice(from.length));
@@ -151,7 +151,7 @@ class Run {
   }
 
   async #copy(from: string, to: string): Promise<void> {
-    const { editor, mailbox, folder: at } = this.#ground;
+    const { editor, mailbox, folder: at } = this.#fixture;
     const model = this.#model;
     const copied = [from, ...(from === 'INBOX' ? [] : model.below(from))];
     const targets = copied.map((name) => to + name.slice(from.length));
@@ -170,7 +170,7 @@ class Run {
   }
 
   async #change(one: Extract<Step, { kind: 'move' | 'delete' | 'mark' | 'empty' }>, before: Kept[] | undefined) {
-    const { editor, mailbox, folder: at, reading } = this.#ground;
+    const { editor, mailbox, folder: at, reading } = this.#fixture;
     const model = this.#model;
     if (before === undefined) {
       assert.equal(await problemOf(editor.messages.mark(mailbox, at(one.folder), ['x'], 'read')), 'not-found');
@@ -222,13 +222,13 @@ test(
     const foreign = new ForeignReader(t);
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps) => {
-        const ground = await EditingGround.over(await ReadingGround.open(t));
-        const run = new Run(ground);
+        const fixture = await EditingFixture.over(await ReadingFixture.open(t));
+        const run = new Run(fixture);
         for (const one of steps) {
           await run.take(one);
-          assert.deepEqual(await foreign.read(ground.reading.home), run.state, JSON.stringify(one));
+          assert.deepEqual(await foreign.read(fixture.reading.home), run.state, JSON.stringify(one));
         }
-        assert.deepEqual(await ground.hidden(), []);
+        assert.deepEqual(await fixture.hidden(), []);
       }),
       { numRuns: 25 },
     );

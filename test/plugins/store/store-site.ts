@@ -16,8 +16,8 @@ import { atEnd, type Ending } from '../../support/ending.js';
 import { HttpClient } from '../../support/http-client.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { EditingGround } from './editing-ground.js';
-import type { ReadingGround } from './reading-ground.js';
+import { EditingFixture } from './editing-fixture.js';
+import type { ReadingFixture } from './reading-fixture.js';
 
 export interface StoreSite {
   readonly base: string;
@@ -45,7 +45,7 @@ const accounts = [
  */
 export async function openSite(
   test: Ending,
-  ground: ReadingGround,
+  fixture: ReadingFixture,
   { signIn = false, ...editing }: SiteOptions = {},
 ): Promise<StoreSite> {
   const data = await temporaryFolder(test);
@@ -75,8 +75,8 @@ export async function openSite(
     strictViews: true,
   });
   const names = new MailboxNames({ find: () => Promise.resolve(undefined) });
-  const { reader } = ground;
-  const { editor } = await EditingGround.over(ground, editing);
+  const { reader } = fixture;
+  const { editor } = await EditingFixture.over(fixture, editing);
   const site = { reader, editor, names, clock: systemClock };
   shell.mount('store', [
     ...storeEndpoints({ reader, names, domains: () => ['localhost'] }),

@@ -5,7 +5,7 @@ import { suite, test } from 'node:test';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
 import { whileUidsAreLocked } from '../../../plugins/store/maildir/dovecot-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { EditingGround } from './editing-ground.js';
+import { EditingFixture } from './editing-fixture.js';
 
 suite('the list of UIDs that Dovecot keeps', () => {
   test('is locked while names change, and free afterwards, also after a fault', async (t) => {
@@ -49,11 +49,11 @@ suite('the list of UIDs that Dovecot keeps', () => {
   });
 
   test('and many messages are marked under it', async (t) => {
-    const ground = await EditingGround.open(t);
-    const inbox = ground.reading.pathOf('INBOX');
+    const fixture = await EditingFixture.open(t);
+    const inbox = fixture.reading.pathOf('INBOX');
     await writeFile(join(inbox, 'dovecot-uidlist'), '3 V1 N1\n');
-    const ids = await Promise.all(Array.from({ length: 20 }, () => ground.reading.file('Subject: x\r\n\r\n')));
-    const { updated } = await ground.editor.messages.mark(ground.mailbox, ground.folder('INBOX'), ids, 'read');
+    const ids = await Promise.all(Array.from({ length: 20 }, () => fixture.reading.file('Subject: x\r\n\r\n')));
+    const { updated } = await fixture.editor.messages.mark(fixture.mailbox, fixture.folder('INBOX'), ids, 'read');
     assert.equal(updated, 20);
     assert.ok(!(await readdir(inbox)).includes('dovecot-uidlist.lock'));
   });

@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { claiming, newEntry, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
+import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixture.js';
 
 /** How mail comes in. */
-export function acceptance(open: OpenQueueGround): void {
+export function acceptance(open: OpenQueueFixture): void {
   test('an entry is there from its commit on, with its message from the first trace header field', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const entry = newEntry(clock.now(), { to: ['a@one.example', 'b@two.example'], ret: 'hdrs', envelopeId: 'x' });
-    const message = await ground.message('Subject: hello\r\n\r\nA line.\r\n');
+    const message = await fixture.message('Subject: hello\r\n\r\nA line.\r\n');
     const prepared = await queue.prepare(entry, message);
     assert.equal(queue.size, 0);
     assert.equal(await queue.find(entry.uid), undefined);
@@ -34,11 +34,11 @@ export function acceptance(open: OpenQueueGround): void {
   });
 
   test('an entry is given to nobody before it is released, and then at once', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const woken: number[] = [];
     queue.onDue(() => woken.push(clock.now()));
-    const prepared = await queue.prepare(newEntry(clock.now()), await ground.message());
+    const prepared = await queue.prepare(newEntry(clock.now()), await fixture.message());
     await prepared.commit();
     assert.equal(queue.nextDue(), null);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);
@@ -49,49 +49,49 @@ export function acceptance(open: OpenQueueGround): void {
   });
 
   test('what is taken back before or behind its commit leaves nothing', async (t) => {
-    const ground = await open(t);
+    const fixture = await open(t);
     for (const commits of [false, true]) {
-      const entry = newEntry(ground.clock.now());
-      const prepared = await ground.queue.prepare(entry, await ground.message());
+      const entry = newEntry(fixture.clock.now());
+      const prepared = await fixture.queue.prepare(entry, await fixture.message());
       if (commits) await prepared.commit();
       await prepared.abort();
       await prepared.abort();
-      assert.equal(await ground.queue.find(entry.uid), undefined);
-      await assert.rejects(ground.queue.open(entry.uid), isThe('not-found'));
+      assert.equal(await fixture.queue.find(entry.uid), undefined);
+      await assert.rejects(fixture.queue.open(entry.uid), isThe('not-found'));
     }
-    assert.deepEqual(await ground.queue.claim(claiming(ground.clock.now())), []);
-    assert.equal((await ground.reopen()).size, 0);
+    assert.deepEqual(await fixture.queue.claim(claiming(fixture.clock.now())), []);
+    assert.equal((await fixture.reopen()).size, 0);
   });
 
   test('a uid is used once, whether its entry is coming, open or finished', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const entry = newEntry(clock.now());
-    const prepared = await queue.prepare(entry, await ground.message());
-    const again = async () => queue.prepare(entry, await ground.message());
+    const prepared = await queue.prepare(entry, await fixture.message());
+    const again = async () => queue.prepare(entry, await fixture.message());
     await assert.rejects(again(), isThe('unavailable'), 'nobody knows yet whether it will be one');
     await prepared.commit();
     prepared.release();
     await assert.rejects(again(), isThe('conflict'));
-    const lease = await claimOne(ground);
+    const lease = await claimOne(fixture);
     await queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));
     await assert.rejects(again(), isThe('conflict'));
   });
 
   test('a full queue takes nothing, and takes again when something has left', async (t) => {
-    const ground = await open(t, { maxEntries: 1 });
-    const { uid } = await accept(ground);
-    await assert.rejects(accept(ground), isThe('unavailable'));
-    await ground.queue.mutate({ uids: [uid] }, { operation: 'delete' }, ground.clock.now());
-    await accept(ground);
-    assert.equal(ground.queue.size, 1);
+    const fixture = await open(t, { maxEntries: 1 });
+    const { uid } = await accept(fixture);
+    await assert.rejects(accept(fixture), isThe('unavailable'));
+    await fixture.queue.mutate({ uids: [uid] }, { operation: 'delete' }, fixture.clock.now());
+    await accept(fixture);
+    assert.equal(fixture.queue.size, 1);
   });
 
   test('an entry may be held from the beginning, or wait for its first attempt', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const held = await accept(ground, { hold: 'looked at first' });
-    await accept(ground, { nextAttempt: clock.now() + 60_000 });
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const held = await accept(fixture, { hold: 'looked at first' });
+    await accept(fixture, { nextAttempt: clock.now() + 60_000 });
     assert.equal((await entryOf(queue, held.uid)).hold, 'looked at first');
     assert.equal(queue.nextDue(), clock.now() + 60_000);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, type OpenQueueGround } from './ground.js';
+import { accept, claimOne, entryOf, type OpenQueueFixture } from './fixture.js';
 
 /** What time does. */
-export function aging(open: OpenQueueGround): void {
+export function aging(open: OpenQueueFixture): void {
   test('the sender is told once of a delay, unless there is nobody to tell', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const warnAt = clock.now() + 60_000;
-    const { uid } = await accept(ground, { warnAt });
-    await accept(ground, { warnAt, sender: null });
+    const { uid } = await accept(fixture, { warnAt });
+    await accept(fixture, { warnAt, sender: null });
     for (const lease of await queue.claim(claiming(clock.now()))) {
       await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     }
@@ -27,15 +27,15 @@ export function aging(open: OpenQueueGround): void {
   });
 
   test('an entry whose time is over ends when it was tried once more', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground, { expiresAt: clock.now() + 400_000 });
-    const first = await claimOne(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture, { expiresAt: clock.now() + 400_000 });
+    const first = await claimOne(fixture);
     await queue.settle(first, settlement(first, 'deferred', { at: clock.now() }));
     clock.advance(400);
     await queue.housekeep(clock.now());
     assert.equal((await entryOf(queue, uid)).state, 'deferred', 'the clock may have jumped');
-    const second = await claimOne(ground);
+    const second = await claimOne(fixture);
     await queue.settle(second, settlement(second, 'deferred', { at: clock.now() }));
     await queue.housekeep(clock.now());
     const { state, lastReply } = await entryOf(queue, uid);
@@ -49,11 +49,11 @@ export function aging(open: OpenQueueGround): void {
   });
 
   test('mail that nobody can be told of is held, not ended, when its time is over', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const expiresAt = clock.now() + 400_000;
-    const notice = await accept(ground, { expiresAt, sender: null, noticeOf: 'other' });
-    const other = await accept(ground, { expiresAt, sender: null });
+    const notice = await accept(fixture, { expiresAt, sender: null, noticeOf: 'other' });
+    const other = await accept(fixture, { expiresAt, sender: null });
     for (let tries = 0; tries < 2; tries += 1) {
       for (const lease of await queue.claim(claiming(clock.now()))) {
         await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
@@ -74,11 +74,11 @@ export function aging(open: OpenQueueGround): void {
   });
 
   test('mail that nobody can be told of is discarded when it was held long enough and nobody has seen to it', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const discardAt = clock.now() + 86_400_000;
-    const left = await accept(ground, { sender: null });
-    const seen = await accept(ground, { sender: null });
+    const left = await accept(fixture, { sender: null });
+    const seen = await accept(fixture, { sender: null });
     for (const lease of await queue.claim(claiming(clock.now()))) {
       const [about] = settlement(lease, 'bounced', { at: clock.now() }).results;
       const result = { index: 0, reply: about?.reply ?? null, state: 'held', hold: 'nobody', discardAt } as const;
@@ -88,7 +88,7 @@ export function aging(open: OpenQueueGround): void {
         notices: [],
       });
     }
-    const early = await accept(ground, { hold: 'from the beginning', discardAt });
+    const early = await accept(fixture, { hold: 'from the beginning', discardAt });
     assert.deepEqual(
       [(await entryOf(queue, left.uid)).discardAt, (await entryOf(queue, early.uid)).discardAt],
       [discardAt, discardAt],
@@ -107,9 +107,9 @@ export function aging(open: OpenQueueGround): void {
   });
 
   test('finished entries are forgotten when they were kept long enough', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     await queue.mutate({ uids: [uid] }, { operation: 'delete' }, clock.now());
     await queue.housekeep(clock.now());
     assert.ok((await queue.find(uid)) !== undefined);

@@ -2,29 +2,29 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Lease } from '../../../core/contracts/queue-lease.js';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
+import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixture.js';
 
 /** How mail is given to workers. */
-export function leasing(open: OpenQueueGround): void {
+export function leasing(open: OpenQueueFixture): void {
   test('recipients of one destination are leased together, those of another on their own', async (t) => {
-    const ground = await open(t);
-    await accept(ground, { to: ['a@one.example', 'b@two.example', 'c@one.example'] });
-    const leases = await ground.queue.claim(claiming(ground.clock.now()));
+    const fixture = await open(t);
+    await accept(fixture, { to: ['a@one.example', 'b@two.example', 'c@one.example'] });
+    const leases = await fixture.queue.claim(claiming(fixture.clock.now()));
     const together = leases.map(({ recipients }) => recipients.map(({ address }) => address).join(' '));
     assert.deepEqual(new Set(together), new Set(['a@one.example c@one.example', 'b@two.example']));
-    assert.deepEqual(await ground.queue.claim(claiming(ground.clock.now())), []);
-    assert.equal(ground.queue.nextDue(), null);
+    assert.deepEqual(await fixture.queue.claim(claiming(fixture.clock.now())), []);
+    assert.equal(fixture.queue.nextDue(), null);
   });
 
   test('no destination gets more leases than it has room for, and none gets more than the limit', async (t) => {
-    const ground = await open(t);
+    const fixture = await open(t);
     for (let n = 0; n < 5; n++) {
-      await accept(ground, { to: ['a@one.example'] });
-      await accept(ground, { to: ['a@two.example'] });
-      await accept(ground, { to: ['a@full.example'] });
+      await accept(fixture, { to: ['a@one.example'] });
+      await accept(fixture, { to: ['a@two.example'] });
+      await accept(fixture, { to: ['a@full.example'] });
     }
     const room = (destination: string) => ({ 'one.example': 2, 'two.example': 9 })[destination] ?? 0;
-    const leases = await ground.queue.claim(claiming(ground.clock.now(), { room, limit: 6 }));
+    const leases = await fixture.queue.claim(claiming(fixture.clock.now(), { room, limit: 6 }));
     assert.deepEqual(
       ['one.example', 'two.example'].map((name) => leases.filter(({ destination }) => destination === name).length),
       [2, 4],
@@ -33,15 +33,15 @@ export function leasing(open: OpenQueueGround): void {
   });
 
   test('destinations of one site share its room and take turns, and one whose site is not known waits', async (t) => {
-    const ground = await open(t);
+    const fixture = await open(t);
     for (let n = 0; n < 6; n++) {
-      for (const name of ['a', 'b', 'c', 'other', 'unknown']) await accept(ground, { to: [`x@${name}.example`] });
+      for (const name of ['a', 'b', 'c', 'other', 'unknown']) await accept(fixture, { to: [`x@${name}.example`] });
     }
     const known: Record<string, string> = { 'other.example': 'elsewhere' };
     for (const name of ['a', 'b', 'c']) known[`${name}.example`] = 'shared';
     const sites = { of: (name: string) => known[name], room: (site: string) => (site === 'shared' ? 4 : 2) };
     const room = (destination: string) => (destination === 'c.example' ? 1 : 100);
-    const claim = () => ground.queue.claim(claiming(ground.clock.now(), { sites, room }));
+    const claim = () => fixture.queue.claim(claiming(fixture.clock.now(), { sites, room }));
     const counts = (leases: readonly Lease[]) =>
       ['a', 'b', 'c', 'other', 'unknown'].map(
         (name) => leases.filter(({ destination }) => destination === `${name}.example`).length,
@@ -60,34 +60,34 @@ export function leasing(open: OpenQueueGround): void {
       assert.ok(found.length > 0, `${left} are never given out`);
       left -= found.length;
     }
-    assert.equal(ground.queue.nextDue(), null);
+    assert.equal(fixture.queue.nextDue(), null);
   });
 
   test('a destination that has moved to other servers waits no longer for the room of its old ones', async (t) => {
-    const ground = await open(t);
+    const fixture = await open(t);
     const names = Array.from({ length: 100 }, (_, n) => `d${n}.example`);
-    for (const name of names) await accept(ground, { to: [`a@${name}`] });
+    for (const name of names) await accept(fixture, { to: [`a@${name}`] });
     const moved = new Set<string>();
     const sites = {
       of: (name: string) => (moved.has(name) ? 'new' : 'full'),
       room: (site: string) => (site === 'full' ? 0 : 100),
     };
-    const claim = () => ground.queue.claim(claiming(ground.clock.now(), { sites }));
+    const claim = () => fixture.queue.claim(claiming(fixture.clock.now(), { sites }));
     assert.deepEqual(await claim(), []);
     for (const name of names.slice(50)) moved.add(name);
     let found = 0;
     for (let tries = 0; tries < 10; tries += 1) {
-      ground.clock.advance(1);
+      fixture.clock.advance(1);
       found += (await claim()).length;
     }
     assert.equal(found, 50);
   });
 
   test('senders take turns, however many messages one of them has', async (t) => {
-    const ground = await open(t);
-    for (let n = 0; n < 20; n++) await accept(ground, { sender: 'loud@home.example' });
-    await accept(ground, { sender: 'quiet@home.example' });
-    const leases = await ground.queue.claim(claiming(ground.clock.now(), { limit: 2 }));
+    const fixture = await open(t);
+    for (let n = 0; n < 20; n++) await accept(fixture, { sender: 'loud@home.example' });
+    await accept(fixture, { sender: 'quiet@home.example' });
+    const leases = await fixture.queue.claim(claiming(fixture.clock.now(), { limit: 2 }));
     assert.deepEqual(
       new Set(leases.map(({ entry }) => entry.sender)),
       new Set(['loud@home.example', 'quiet@home.example']),
@@ -95,28 +95,28 @@ export function leasing(open: OpenQueueGround): void {
   });
 
   test('new mail and retries take turns', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    for (let n = 0; n < 4; n++) await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    for (let n = 0; n < 4; n++) await accept(fixture);
     for (const lease of await queue.claim(claiming(clock.now()))) {
       await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     }
     clock.advance(300);
-    for (let n = 0; n < 4; n++) await accept(ground);
+    for (let n = 0; n < 4; n++) await accept(fixture);
     const leases = await queue.claim(claiming(clock.now(), { limit: 4 }));
     assert.equal(leases.filter(({ recipients }) => recipients[0]?.attempts === 0).length, 2);
     assert.equal(leases.length, 4);
   });
 
   test('who waits for something to do is told when it comes', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     let told = 0;
     const undo = queue.onDue(() => (told += 1));
     assert.equal(queue.nextDue(), null);
-    await accept(ground);
+    await accept(fixture);
     assert.ok(told > 0);
-    const lease = await claimOne(ground);
+    const lease = await claimOne(fixture);
     told = 0;
     assert.equal(queue.nextDue(), null);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
@@ -127,15 +127,15 @@ export function leasing(open: OpenQueueGround): void {
     assert.ok(told > 0);
     undo();
     told = 0;
-    await accept(ground);
+    await accept(fixture);
     assert.equal(told, 0);
   });
 
   test('a lease that has run out counts as a lost attempt, and its outcome comes too late', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
-    const lease = await claimOne(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
+    const lease = await claimOne(fixture);
     clock.advance(59);
     await queue.housekeep(clock.now());
     assert.equal((await entryOf(queue, uid)).state, 'active');
@@ -145,6 +145,6 @@ export function leasing(open: OpenQueueGround): void {
     assert.deepEqual([entry.state, entry.attempts, entry.history.at(-1)?.outcome], ['deferred', 1, 'lost']);
     await assert.rejects(queue.settle(lease, { results: [] }), isThe('conflict'));
     clock.advance(60);
-    assert.ok((await claimOne(ground)).token > lease.token);
+    assert.ok((await claimOne(fixture)).token > lease.token);
   });
 }

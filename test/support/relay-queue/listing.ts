@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { EntryFilter } from '../../../core/contracts/queue-list.js';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, entryOf, type OpenQueueGround, type QueueGround } from './ground.js';
+import { accept, entryOf, type OpenQueueFixture, type QueueFixture } from './fixture.js';
 
 /** Entries of all sorts; their names say what they are. */
-async function variety(ground: QueueGround): Promise<ReadonlyMap<string, string>> {
-  const { queue, clock } = ground;
+async function variety(fixture: QueueFixture): Promise<ReadonlyMap<string, string>> {
+  const { queue, clock } = fixture;
   const uids = new Map<string, string>();
   const add = async (name: string, wishes: Parameters<typeof accept>[1]): Promise<void> => {
-    uids.set(name, (await accept(ground, wishes)).uid);
+    uids.set(name, (await accept(fixture, wishes)).uid);
   };
   await add('old', { to: ['A.Person@one.example'], subject: 'Quarterly "report" \\ 100 %' });
   await add('bounce', { sender: null, to: ['b@two.example'], internetMessageId: '<Unusual-ID@x.example>' });
@@ -52,25 +52,25 @@ const filters: readonly (readonly [what: string, filter: EntryFilter, expected: 
 ];
 
 /** How mail is found. */
-export function listing(open: OpenQueueGround): void {
+export function listing(open: OpenQueueFixture): void {
   test('a filter finds what it describes, and counts it', async (t) => {
-    const ground = await open(t);
-    const uids = await variety(ground);
+    const fixture = await open(t);
+    const uids = await variety(fixture);
     const names = new Map([...uids].map(([name, uid]) => [uid, name]));
     for (const [what, filter, expected] of filters) {
-      const { items, total } = await ground.queue.list({ filter, limit: 50 });
+      const { items, total } = await fixture.queue.list({ filter, limit: 50 });
       const found = items.map(({ uid }) => names.get(uid) ?? uid);
       assert.equal(found.sort((a, b) => (a < b ? -1 : 1)).join(' '), expected, what);
       assert.equal(total, items.length, what);
-      assert.equal(await ground.queue.count(filter), total, what);
+      assert.equal(await fixture.queue.count(filter), total, what);
     }
   });
 
   test('reasons that differ only in addresses and numbers are one, and find their entries', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    await accept(ground, { to: ['a@one.example'] });
-    await accept(ground, { to: ['b@two.example'] });
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    await accept(fixture, { to: ['a@one.example'] });
+    await accept(fixture, { to: ['b@two.example'] });
     const at = clock.now();
     for (const lease of await queue.claim(claiming(at))) {
       const [first] = lease.recipients;
@@ -88,9 +88,9 @@ export function listing(open: OpenQueueGround): void {
   });
 
   test('statistics count entries by state, and open recipients by destination and age', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const uids = await variety(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const uids = await variety(fixture);
     const now = clock.now();
     const found = await queue.statistics(now);
     const { queued, deferred, held, deleted, delivered } = found.byState;
@@ -116,10 +116,10 @@ export function listing(open: OpenQueueGround): void {
   });
 
   test('pages follow each other in both directions', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     for (let n = 0; n < 7; n++) {
-      await accept(ground, { subject: `no. ${n}` });
+      await accept(fixture, { subject: `no. ${n}` });
       clock.advance(1);
     }
     const options = { filter: {}, limit: 3, sort: 'queuedAt', order: 'asc' } as const;

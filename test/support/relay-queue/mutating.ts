@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isProblem } from '../../../core/problem.js';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, type OpenQueueGround } from './ground.js';
+import { accept, claimOne, entryOf, type OpenQueueFixture } from './fixture.js';
 
 /** What operators do. */
-export function mutating(open: OpenQueueGround): void {
+export function mutating(open: OpenQueueFixture): void {
   test('a retry is due at once and does not count as an attempt of the schedule', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
-    const first = await claimOne(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
+    const first = await claimOne(fixture);
     await queue.settle(first, settlement(first, 'deferred', { at: clock.now() }));
     const result = await queue.mutate({ uids: [uid, 'unknown'] }, { operation: 'retry' }, clock.now());
     assert.deepEqual([result.requested, result.changed], [2, 1]);
@@ -18,19 +18,19 @@ export function mutating(open: OpenQueueGround): void {
       result.results.map(({ outcome }) => outcome),
       ['done', 'notFound'],
     );
-    const lease = await claimOne(ground);
+    const lease = await claimOne(fixture);
     assert.equal(lease.manual, true);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     const entry = await entryOf(queue, uid);
     assert.deepEqual([entry.attempts, entry.history.length], [1, 2]);
     clock.advance(300);
-    assert.equal((await claimOne(ground)).manual, false);
+    assert.equal((await claimOne(fixture)).manual, false);
   });
 
   test('a deleted entry is gone from the queue and can be looked up', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     for (const changed of [1, 0]) {
       const result = await queue.mutate({ uids: [uid] }, { operation: 'delete' }, clock.now());
       assert.equal(result.changed, changed);
@@ -43,14 +43,14 @@ export function mutating(open: OpenQueueGround): void {
   });
 
   test('a returned entry has a notice with the reason of the operator', async (t) => {
-    const ground = await open(t);
-    const { uid } = await accept(ground, { to: ['a@one.example', 'b@two.example'] });
-    await ground.queue.mutate(
+    const fixture = await open(t);
+    const { uid } = await accept(fixture, { to: ['a@one.example', 'b@two.example'] });
+    await fixture.queue.mutate(
       { uids: [uid] },
       { operation: 'bounce', reason: 'No longer wanted', status: '5.7.1' },
-      ground.clock.now(),
+      fixture.clock.now(),
     );
-    const [pending] = await ground.queue.notices(10);
+    const [pending] = await fixture.queue.notices(10);
     assert.equal(pending?.entry.state, 'bounced');
     assert.equal(pending.entry.lastReply?.status, '5.7.1');
     const { kind, reason, recipients } = pending.notice;
@@ -58,28 +58,28 @@ export function mutating(open: OpenQueueGround): void {
   });
 
   test('a held entry is not tried until it is released', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'wait' }, clock.now());
     assert.equal((await entryOf(queue, uid)).hold, 'wait');
     await queue.mutate({ uids: [uid] }, { operation: 'retry' }, clock.now());
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);
     await queue.mutate({ uids: [uid] }, { operation: 'release' }, clock.now());
     assert.deepEqual([(await entryOf(queue, uid)).state, (await entryOf(queue, uid)).hold], ['queued', null]);
-    await claimOne(ground);
+    await claimOne(fixture);
   });
 
   test('an entry that is held until then is released then', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     await queue.mutate({ uids: [uid] }, { operation: 'hold', until: clock.now() + 60_000 }, clock.now());
     await queue.housekeep(clock.now());
     assert.equal((await entryOf(queue, uid)).state, 'held');
     clock.advance(60);
     await queue.housekeep(clock.now());
-    await claimOne(ground);
+    await claimOne(fixture);
   });
 
   for (const [operation, behind] of [
@@ -88,10 +88,10 @@ export function mutating(open: OpenQueueGround): void {
     ['hold', 'held'],
   ] as const) {
     test(`what is in flight is ${behind} behind its attempt, and not before`, async (t) => {
-      const ground = await open(t);
-      const { queue, clock } = ground;
-      const { uid } = await accept(ground, { to: ['a@one.example', 'b@one.example'] });
-      const lease = await claimOne(ground);
+      const fixture = await open(t);
+      const { queue, clock } = fixture;
+      const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example'] });
+      const lease = await claimOne(fixture);
       for (let n = 0; n < 2; n++) {
         const result = await queue.mutate({ uids: [uid] }, { operation }, clock.now());
         assert.equal(result.results[0]?.outcome, 'active');
@@ -112,10 +112,10 @@ export function mutating(open: OpenQueueGround): void {
   }
 
   test('nothing is done when a filter lets through another number than was expected', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const filter = { domain: 'one.example' };
-    for (let n = 0; n < 3; n += 1) await accept(ground);
+    for (let n = 0; n < 3; n += 1) await accept(fixture);
     await assert.rejects(
       queue.mutate({ filter, expect: 2 }, { operation: 'delete' }, clock.now()),
       (error) => isProblem(error) && error.problem === 'conflict',
@@ -126,10 +126,10 @@ export function mutating(open: OpenQueueGround): void {
   });
 
   test('what an operator holds is kept for him, though its attempt would have had it discarded some day', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground, { sender: null, to: ['a@one.example', 'b@one.example'] });
-    const lease = await claimOne(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture, { sender: null, to: ['a@one.example', 'b@one.example'] });
+    const lease = await claimOne(fixture);
     await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'mine' }, clock.now());
     const settled = settlement(lease, 'deferred', { at: clock.now() });
     const [first, second] = settled.results;
@@ -141,9 +141,9 @@ export function mutating(open: OpenQueueGround): void {
   });
 
   test('entries are changed by a filter, and only those that match', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    for (let n = 0; n < 6; n++) await accept(ground, { to: [n % 2 === 0 ? 'a@one.example' : 'b@two.example'] });
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    for (let n = 0; n < 6; n++) await accept(fixture, { to: [n % 2 === 0 ? 'a@one.example' : 'b@two.example'] });
     const filter = { domain: 'two.example' };
     const result = await queue.mutate({ filter }, { operation: 'delete' }, clock.now());
     assert.deepEqual([result.requested, result.changed], [3, 3]);
@@ -165,9 +165,9 @@ export function mutating(open: OpenQueueGround): void {
       ['hold', 'held'],
     ] as const) {
       test(`${operation} by ${JSON.stringify(filter)} changes only the recipients that match`, async (t) => {
-        const ground = await open(t);
-        const { queue, clock } = ground;
-        const { uid } = await accept(ground, { to: both });
+        const fixture = await open(t);
+        const { queue, clock } = fixture;
+        const { uid } = await accept(fixture, { to: both });
         const reach = { recipients: 1, messages: 1, otherRecipients: 1 };
         const { sample, ...expected } = await queue.preview({ filter }, { operation }, clock.now());
         assert.deepEqual([expected, sample.map(({ addresses }) => addresses)], [reach, [['b@two.example']]]);
@@ -187,9 +187,9 @@ export function mutating(open: OpenQueueGround): void {
   }
 
   test('retry and release by a filter leave the other recipients as they are', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground, { to: both });
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture, { to: both });
     await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'mine' }, clock.now());
     const filter = { domain: 'two.example' };
     const released = await queue.mutate({ filter }, { operation: 'release' }, clock.now());
@@ -204,11 +204,11 @@ export function mutating(open: OpenQueueGround): void {
   });
 
   test('a recipient that is being tried is bounced behind the attempt, and the other one in flight is not', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const to = ['a@one.example', 'b@one.example'];
-    const { uid } = await accept(ground, { to });
-    const lease = await claimOne(ground);
+    const { uid } = await accept(fixture, { to });
+    const lease = await claimOne(fixture);
     const filter = { recipient: 'b@one.example' };
     const { results, ...counts } = await queue.mutate({ filter }, { operation: 'bounce' }, clock.now());
     assert.deepEqual([results[0]?.outcome, counts.recipients, counts.otherRecipients], ['active', 1, 1]);
@@ -225,9 +225,9 @@ export function mutating(open: OpenQueueGround): void {
   });
 
   test('criteria of recipients hold for one and the same recipient', async (t) => {
-    const ground = await open(t);
-    await accept(ground, { to: both });
-    assert.equal(await ground.queue.count({ domain: 'one.example', recipient: 'a@one.example' }), 1);
-    assert.equal(await ground.queue.count({ domain: 'one.example', recipient: 'b@two.example' }), 0);
+    const fixture = await open(t);
+    await accept(fixture, { to: both });
+    assert.equal(await fixture.queue.count({ domain: 'one.example', recipient: 'a@one.example' }), 1);
+    assert.equal(await fixture.queue.count({ domain: 'one.example', recipient: 'b@two.example' }), 0);
   });
 }

@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, type OpenQueueGround } from './ground.js';
+import { accept, type OpenQueueFixture } from './fixture.js';
 
 /** What a restart leaves. */
-export function restarting(open: OpenQueueGround): void {
+export function restarting(open: OpenQueueFixture): void {
   test('everything is as before when the queue is opened again', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const uids: string[] = [];
-    for (let n = 0; n < 6; n++) uids.push((await accept(ground, { to: ['ä@one.example', 'b@two.example'] })).uid);
+    for (let n = 0; n < 6; n++) uids.push((await accept(fixture, { to: ['ä@one.example', 'b@two.example'] })).uid);
     const [retried = '', deleted = '', bounced = '', held = '', partly = ''] = uids;
     const at = clock.now();
     for (const lease of await queue.claim(claiming(at, { limit: 12 }))) {
@@ -21,7 +21,7 @@ export function restarting(open: OpenQueueGround): void {
     await queue.mutate({ uids: [bounced] }, { operation: 'bounce', reason: 'so' }, at);
     await queue.mutate({ uids: [held] }, { operation: 'hold', reason: 'so' }, at);
     const before = await Promise.all(uids.map((uid) => queue.find(uid)));
-    const again = await ground.reopen();
+    const again = await fixture.reopen();
     assert.deepEqual(await Promise.all(uids.map((uid) => again.find(uid))), before);
     assert.equal(again.size, 3);
     assert.equal((await again.notices(9)).length, 1);

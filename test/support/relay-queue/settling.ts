@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, isThe, type OpenQueueGround } from './ground.js';
+import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixture.js';
 
 /** What becomes of what was tried. */
-export function settling(open: OpenQueueGround): void {
+export function settling(open: OpenQueueFixture): void {
   test('each recipient has a fate of its own, and the entry is open until the last one has ended', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground, { to: ['a@one.example', 'b@one.example', 'c@one.example'] });
-    const first = await claimOne(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example', 'c@one.example'] });
+    const first = await claimOne(fixture);
     const at = clock.now();
     const mixed = settlement(first, 'delivered', { at });
     const [a, b] = mixed.results;
@@ -29,14 +29,14 @@ export function settling(open: OpenQueueGround): void {
       ],
     );
     assert.equal(entry.state, 'deferred');
-    const second = await claimOne(ground);
+    const second = await claimOne(fixture);
     assert.deepEqual(
       second.recipients.map(({ address }) => address),
       ['c@one.example'],
     );
     await queue.settle(second, settlement(second, 'delivered', { at }));
     clock.advance(60);
-    const third = await claimOne(ground);
+    const third = await claimOne(fixture);
     await queue.settle(third, settlement(third, 'delivered', { at: clock.now() }));
     entry = await entryOf(queue, uid);
     assert.deepEqual([entry.state, entry.hasMessage, entry.nextAttempt], ['delivered', false, null]);
@@ -46,19 +46,19 @@ export function settling(open: OpenQueueGround): void {
   });
 
   test('a lease that is given back is due as before, and no attempt is counted', async (t) => {
-    const ground = await open(t);
-    const { uid } = await accept(ground);
-    await ground.queue.settle(await claimOne(ground), { results: [] });
-    const entry = await entryOf(ground.queue, uid);
+    const fixture = await open(t);
+    const { uid } = await accept(fixture);
+    await fixture.queue.settle(await claimOne(fixture), { results: [] });
+    const entry = await entryOf(fixture.queue, uid);
     assert.deepEqual([entry.state, entry.attempts, entry.history], ['queued', 0, []]);
-    await claimOne(ground);
+    await claimOne(fixture);
   });
 
   test('a notice is pending until it is on its way, and the message stays so long', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
-    const lease = await claimOne(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
+    const lease = await claimOne(fixture);
     await queue.settle(lease, settlement(lease, 'bounced', { at: clock.now() }));
     const [pending] = await queue.notices(10);
     assert.deepEqual([pending?.entry.uid, pending?.notice.kind], [uid, 'failed']);
@@ -71,10 +71,10 @@ export function settling(open: OpenQueueGround): void {
   });
 
   test('notices that stay are given in turn, those of an entry together, and leave together', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const uids: string[] = [];
-    for (let n = 0; n < 3; n += 1) uids.push((await accept(ground, { to: ['a@one.example', 'b@two.example'] })).uid);
+    for (let n = 0; n < 3; n += 1) uids.push((await accept(fixture, { to: ['a@one.example', 'b@two.example'] })).uid);
     for (const lease of await queue.claim(claiming(clock.now()))) {
       await queue.settle(lease, settlement(lease, 'bounced', { at: clock.now() }));
     }
@@ -93,11 +93,11 @@ export function settling(open: OpenQueueGround): void {
   });
 
   test('of many attempts the newest are remembered', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     for (let n = 1; n <= 25; n++) {
-      const lease = await claimOne(ground);
+      const lease = await claimOne(fixture);
       await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now(), text: `try ${n}` }));
       clock.advance(300);
     }
@@ -105,15 +105,15 @@ export function settling(open: OpenQueueGround): void {
     assert.equal(attempts, 25);
     assert.ok(history.length < 25 && history.length > 1);
     assert.equal(history.at(-1)?.reply?.text, 'try 25');
-    assert.deepEqual((await entryOf(await ground.reopen(), uid)).history, history);
+    assert.deepEqual((await entryOf(await fixture.reopen(), uid)).history, history);
   });
 
   test('a recipient may be held with a reason', async (t) => {
-    const ground = await open(t);
-    const { uid } = await accept(ground);
-    const lease = await claimOne(ground);
-    await ground.queue.settle(lease, { results: [{ index: 0, state: 'held', reply: null, hold: 'policy' }] });
-    const { state, hold } = await entryOf(ground.queue, uid);
+    const fixture = await open(t);
+    const { uid } = await accept(fixture);
+    const lease = await claimOne(fixture);
+    await fixture.queue.settle(lease, { results: [{ index: 0, state: 'held', reply: null, hold: 'policy' }] });
+    const { state, hold } = await entryOf(fixture.queue, uid);
     assert.deepEqual({ state, hold }, { state: 'held', hold: 'policy' });
   });
 }

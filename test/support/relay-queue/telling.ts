@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, type OpenQueueGround } from './ground.js';
+import { accept, claimOne, entryOf, type OpenQueueFixture } from './fixture.js';
 
 /** Notes what is told, and in which state the entry is then. */
 function listening(queue: RelayQueue) {
@@ -15,13 +15,13 @@ const brief = ({ address, state, attempts, reply }: QueueOutcome): string =>
   [address.charAt(0), state, attempts, ...(reply === null ? [] : [reply.code])].join(' ');
 
 /** Who is told of what. */
-export function telling(open: OpenQueueGround): void {
+export function telling(open: OpenQueueFixture): void {
   test('what became of a recipient is told once for each attempt', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const { told, undo } = listening(queue);
-    const { uid } = await accept(ground, { to: ['a@one.example', 'b@one.example'], envelopeId: 'mine' });
-    const first = await claimOne(ground);
+    const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example'], envelopeId: 'mine' });
+    const first = await claimOne(fixture);
     const at = clock.now();
     const { attempt, results } = settlement(first, 'deferred', { at });
     const [a, b] = results;
@@ -35,21 +35,21 @@ export function telling(open: OpenQueueGround): void {
     assert.deepEqual([told[0]?.uid, told[0]?.sender, told[0]?.at], [uid, 'sender@home.example', at]);
     assert.equal(told[0]?.accepted().envelopeId, 'mine');
     clock.advance(300);
-    const second = await claimOne(ground);
+    const second = await claimOne(fixture);
     await queue.settle(second, settlement(second, 'delivered', { at: clock.now() }));
     assert.deepEqual(told.slice(2).map(brief), ['b delivered 2 250']);
     undo();
-    const other = await accept(ground);
+    const other = await accept(fixture);
     await queue.mutate({ uids: [other.uid] }, { operation: 'delete' }, clock.now());
     assert.equal(told.length, 3);
   });
 
   test('a lease that is given back, a retry and a release are nobody’s fate', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     const { told } = listening(queue);
-    await queue.settle(await claimOne(ground), { results: [] });
+    await queue.settle(await claimOne(fixture), { results: [] });
     await queue.mutate({ uids: [uid] }, { operation: 'retry' }, clock.now());
     assert.equal(told.length, 0);
     await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'wait' }, clock.now());
@@ -60,30 +60,30 @@ export function telling(open: OpenQueueGround): void {
   });
 
   test('what an operator or age has ended is told as well', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
     const { told } = listening(queue);
-    const bounced = await accept(ground, { to: ['b@one.example'] });
-    const deleted = await accept(ground, { to: ['d@one.example'] });
+    const bounced = await accept(fixture, { to: ['b@one.example'] });
+    const deleted = await accept(fixture, { to: ['d@one.example'] });
     await queue.mutate({ uids: [bounced.uid] }, { operation: 'bounce', reason: 'No' }, clock.now());
     await queue.mutate({ uids: [deleted.uid] }, { operation: 'delete' }, clock.now());
     await queue.mutate({ uids: [deleted.uid] }, { operation: 'delete' }, clock.now());
     assert.deepEqual(told.splice(0).map(brief), ['b bounced 0 554', 'd deleted 0']);
 
-    await accept(ground, { to: ['old@one.example'], expiresAt: clock.now() + 10_000 });
+    await accept(fixture, { to: ['old@one.example'], expiresAt: clock.now() + 10_000 });
     clock.advance(20);
-    const lease = await claimOne(ground);
+    const lease = await claimOne(fixture);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     await queue.housekeep(clock.now());
     assert.deepEqual(told.map(brief), ['o deferred 1 451', 'o expired 1 451']);
   });
 
   test('an operation that waits for the end of an attempt is told with it, in one', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     const { told } = listening(queue);
-    const lease = await claimOne(ground);
+    const lease = await claimOne(fixture);
     await queue.mutate({ uids: [uid] }, { operation: 'bounce', reason: 'No' }, clock.now());
     assert.deepEqual(told, []);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
@@ -91,12 +91,12 @@ export function telling(open: OpenQueueGround): void {
   });
 
   test('what is told is there already, and a second word on a lease is none', async (t) => {
-    const ground = await open(t);
-    const { queue, clock } = ground;
-    const { uid } = await accept(ground);
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture);
     const states: Promise<string>[] = [];
     queue.onOutcome(() => states.push(entryOf(queue, uid).then(({ state }) => state)));
-    const lease = await claimOne(ground);
+    const lease = await claimOne(fixture);
     const settled = settlement(lease, 'delivered', { at: clock.now() });
     await queue.settle(lease, settled);
     await assert.rejects(queue.settle(lease, settled));

@@ -8,7 +8,7 @@ import { isClientFailure } from '../../../../core/smtp/client/failure.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
 import { ReplyReader } from '../../../../core/smtp/client/channel.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
-import { destinationOf, message } from './ground.js';
+import { destinationOf, message } from './fixture.js';
 
 const fragments = [
   '220 hi\r\n',

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientDeadlines } from '../../../../core/smtp/client/destination.js';
 import { SmtpSink, type Rule, type SinkScript } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
-import { message, open, outcomes } from './ground.js';
+import { message, open, outcomes } from './fixture.js';
 
 const to = ['a@example.com', 'b@example.com', 'c@example.com'];
 

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { Transcript } from '../../../../core/smtp/client/channel.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
-import { described, failureOf, message, open, outcomes } from './ground.js';
+import { described, failureOf, message, open, outcomes } from './fixture.js';
 
 test('what the server offers is read, whatever its case and order', async (t) => {
   const sink = await SmtpSink.start(t, {

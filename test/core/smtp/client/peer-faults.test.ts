@@ -6,7 +6,7 @@ import type { ClientDeadlines } from '../../../../core/smtp/client/destination.j
 import { openSession } from '../../../../core/smtp/client/opening.js';
 import { SmtpSink, type Behaviour, type SinkScript, type SinkStep } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
-import { described, destinationOf, failureOf, message, open, outcomes } from './ground.js';
+import { described, destinationOf, failureOf, message, open, outcomes } from './fixture.js';
 
 const plain = ['8BITMIME'];
 /** Opens a session with a server of that script and sends one message to two recipients; what the first one got. */

@@ -4,9 +4,9 @@ import { ClientPool, type PoolLimits } from '../../../../core/smtp/client/pool.j
 import { HandClock } from '../../../support/hand-clock.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
-import { described, destinationOf, failureOf, message, outcomes } from './ground.js';
+import { described, destinationOf, failureOf, message, outcomes } from './fixture.js';
 
-async function ground(t: Ending, limits: Partial<PoolLimits> = {}, script: SinkScript = {}) {
+async function fixture(t: Ending, limits: Partial<PoolLimits> = {}, script: SinkScript = {}) {
   const sink = await SmtpSink.start(t, script);
   const clock = new HandClock();
   const pool = new ClientPool(limits, clock);
@@ -15,7 +15,7 @@ async function ground(t: Ending, limits: Partial<PoolLimits> = {}, script: SinkS
 }
 
 test('one connection serves message after message', async (t) => {
-  const { sink, pool, destination } = await ground(t);
+  const { sink, pool, destination } = await fixture(t);
   for (let sent = 0; sent < 5; sent += 1) {
     assert.deepEqual(outcomes(await pool.send(destination, message())), ['delivered']);
   }
@@ -24,7 +24,7 @@ test('one connection serves message after message', async (t) => {
 });
 
 test('destinations that differ in anything do not share connections', async (t) => {
-  const { sink, pool, destination } = await ground(t, {}, { auth: { username: 'a', password: 'x' } });
+  const { sink, pool, destination } = await fixture(t, {}, { auth: { username: 'a', password: 'x' } });
   const auth = { username: 'a', password: 'x', plaintext: 'loopback' } as const;
   await pool.send(destination, message());
   await pool.send({ ...destination, helloName: 'other.example' }, message());
@@ -36,7 +36,7 @@ test('destinations that differ in anything do not share connections', async (t) 
 });
 
 test('no more connections are made than a destination may have, and those who wait come in turn', async (t) => {
-  const { sink, pool, destination } = await ground(t, { connectionsEach: 2 });
+  const { sink, pool, destination } = await fixture(t, { connectionsEach: 2 });
   const order: number[] = [];
   const leases = await Promise.all([pool.lease(destination), pool.lease(destination)]);
   const waiting = [0, 1, 2].map(async (number) => {
@@ -52,7 +52,7 @@ test('no more connections are made than a destination may have, and those who wa
 });
 
 test('a lease may ask for fewer connections than the pool allows', async (t) => {
-  const { pool, destination } = await ground(t);
+  const { pool, destination } = await fixture(t);
   const first = await pool.lease(destination, { most: 1 });
   const second = pool.lease(destination, { most: 1 });
   assert.equal(pool.statistics().waiting, 1);
@@ -62,7 +62,7 @@ test('a lease may ask for fewer connections than the pool allows', async (t) => 
 });
 
 test('a full pool makes room by closing what another destination keeps', async (t) => {
-  const { sink, pool, destination } = await ground(t, { connections: 1 });
+  const { sink, pool, destination } = await fixture(t, { connections: 1 });
   const other = await SmtpSink.start(t);
   await pool.send(destination, message());
   assert.deepEqual(outcomes(await pool.send(destinationOf(other), message())), ['delivered']);
@@ -75,7 +75,7 @@ test('a full pool makes room by closing what another destination keeps', async (
 });
 
 test('too many who wait are refused, and who is tired of waiting may leave', async (t) => {
-  const { pool, destination } = await ground(t, { connectionsEach: 1, waiting: 1 });
+  const { pool, destination } = await fixture(t, { connectionsEach: 1, waiting: 1 });
   const lease = await pool.lease(destination);
   const abort = new AbortController();
   const waiting = failureOf(pool.lease(destination, { signal: abort.signal }));
@@ -89,7 +89,7 @@ test('too many who wait are refused, and who is tired of waiting may leave', asy
 });
 
 test('a connection is given up when it is old, idle for long, much used or has refused something', async (t) => {
-  const { sink, clock, pool, destination } = await ground(t, { uses: 2, ageMs: 60_000, idleMs: 10_000 });
+  const { sink, clock, pool, destination } = await fixture(t, { uses: 2, ageMs: 60_000, idleMs: 10_000 });
   await pool.send(destination, message());
   await pool.send(destination, message());
   assert.equal(pool.statistics().idle, 0);
@@ -103,7 +103,7 @@ test('a connection is given up when it is old, idle for long, much used or has r
 });
 
 test('what is kept too long unused is closed by itself', async (t) => {
-  const { sink, clock, pool, destination } = await ground(t, { idleMs: 20 });
+  const { sink, clock, pool, destination } = await fixture(t, { idleMs: 20 });
   await pool.send(destination, message());
   clock.advance(1);
   await sink.until(({ open }) => open === 0);
@@ -114,7 +114,7 @@ test('what is kept too long unused is closed by itself', async (t) => {
 test('a kept connection that the server has closed is replaced without anybody noticing', async (t) => {
   const cases = [{ close: '' }, { close: '421 4.4.2 Idle too long' }, { reset: true }] as const;
   for (const mail of cases) {
-    const { sink, pool, destination } = await ground(t, {}, { steps: { mail: [undefined, mail, undefined] } });
+    const { sink, pool, destination } = await fixture(t, {}, { steps: { mail: [undefined, mail, undefined] } });
     await pool.send(destination, message());
     const settled: string[] = [];
     const result = await pool.send(destination, message(), { settled: (_, { outcome }) => settled.push(outcome) });
@@ -126,7 +126,7 @@ test('a kept connection that the server has closed is replaced without anybody n
 });
 
 test('a message whose text was sent is never sent again here', async (t) => {
-  const { sink, pool, destination } = await ground(t, {}, { steps: { dot: [undefined, { reset: true }] } });
+  const { sink, pool, destination } = await fixture(t, {}, { steps: { dot: [undefined, { reset: true }] } });
   await pool.send(destination, message());
   assert.deepEqual(outcomes(await pool.send(destination, message())), [
     'closed final 451 4.4.2 temporary after the dot',
@@ -135,13 +135,13 @@ test('a message whose text was sent is never sent again here', async (t) => {
 });
 
 test('a new connection that fails at once is not tried again here', async (t) => {
-  const { sink, pool, destination } = await ground(t, {}, { steps: { mail: { close: '' } } });
+  const { sink, pool, destination } = await fixture(t, {}, { steps: { mail: { close: '' } } });
   assert.deepEqual(outcomes(await pool.send(destination, message())), ['closed mail 451 4.4.2 temporary']);
   assert.equal(sink.connections, 1);
 });
 
 test('a connection that cannot be made leaves its place to the next', async (t) => {
-  const { pool, sink, destination } = await ground(t, { connectionsEach: 1 }, { steps: { greeting: '554 5.7.1 No' } });
+  const { pool, sink, destination } = await fixture(t, { connectionsEach: 1 }, { steps: { greeting: '554 5.7.1 No' } });
   const results = await Promise.all([1, 2, 3].map(() => pool.send(destination, message())));
   for (const result of results) assert.deepEqual(outcomes(result), ['reply greeting 554 5.7.1 permanent']);
   assert.deepEqual(pool.statistics(), { leased: 0, idle: 0, waiting: 0, opened: 0, reused: 0, failed: 3 });
@@ -149,7 +149,7 @@ test('a connection that cannot be made leaves its place to the next', async (t) 
 });
 
 test('closing says QUIT to what is kept, refuses who waits, and takes leases back', async (t) => {
-  const { pool, sink, destination } = await ground(t, { connectionsEach: 1 });
+  const { pool, sink, destination } = await fixture(t, { connectionsEach: 1 });
   const other = await SmtpSink.start(t);
   await pool.send(destinationOf(other), message());
   const lease = await pool.lease(destination);
@@ -163,7 +163,7 @@ test('closing says QUIT to what is kept, refuses who waits, and takes leases bac
 });
 
 test('many messages at once share few connections, and each arrives once', async (t) => {
-  const { pool, sink, destination } = await ground(t, { connectionsEach: 5 }, { forgetText: true });
+  const { pool, sink, destination } = await fixture(t, { connectionsEach: 5 }, { forgetText: true });
   const sending = Array.from({ length: 300 }, (_, number) =>
     pool.send(destination, message({ to: [`r${number}@example.com`] })),
   );
@@ -174,7 +174,7 @@ test('many messages at once share few connections, and each arrives once', async
 });
 
 test('destinations of one group share what they may have, kept connections and all', async (t) => {
-  const { sink, pool, destination } = await ground(t);
+  const { sink, pool, destination } = await fixture(t);
   const other = { ...destination, host: 'other.example' };
   const options = { most: 1, group: 'site' };
   const first = await pool.lease(destination, options);
@@ -191,7 +191,7 @@ test('destinations of one group share what they may have, kept connections and a
 });
 
 test('a group whose destination cannot be called lets the next one try', async (t) => {
-  const { pool, destination } = await ground(t);
+  const { pool, destination } = await fixture(t);
   const dead = { ...destination, port: 1 };
   const options = { most: 1, group: 'site' };
   const failing = pool.lease(dead, options);

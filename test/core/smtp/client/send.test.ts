@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { SmtpSink } from '../../../support/smtp-sink.js';
-import { message, open, outcomes, text } from './ground.js';
+import { message, open, outcomes, text } from './fixture.js';
 
 const plainCapabilities = ['8BITMIME', 'SIZE 52428800'];
 

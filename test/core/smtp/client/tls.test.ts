@@ -4,7 +4,7 @@ import type { Destination } from '../../../../core/smtp/client/destination.js';
 import { selfSigned } from '../../../support/certificate.js';
 import type { Ending } from '../../../support/ending.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
-import { described, failureOf, message, open, outcomes } from './ground.js';
+import { described, failureOf, message, open, outcomes } from './fixture.js';
 
 const tls = selfSigned('mx.example.com');
 const auth = { username: 'anna', password: 'pa ss+wörd' };

@@ -94,9 +94,9 @@ describe('deadlines', () => {
     const engine = await TestEngine.start(test, {
       clock,
       settings: { limits: { deliverySeconds: 30 } },
-      deliver: async (_, patience) => {
+      deliver: async (_, timeout) => {
         const answer = reply(451, '4.3.0', 'Too slow');
-        await patience?.for(new Promise(() => undefined)).catch(() => undefined);
+        await timeout?.for(new Promise(() => undefined)).catch(() => undefined);
         return { summary: answer, replies: [answer] };
       },
     });

@@ -51,7 +51,7 @@ export interface TestEngineOptions {
   readonly settings?: z.input<typeof SmtpOptions>;
   /** Asked before the usual decisions; undefined is no opinion. */
   readonly decide?: Decide;
-  readonly deliver?: (transaction: Transaction, patience?: DeliveryDeadline) => Promise<DeliveryResult | undefined>;
+  readonly deliver?: (transaction: Transaction, timeout?: DeliveryDeadline) => Promise<DeliveryResult | undefined>;
   readonly spool?: Spool;
   /** In place of the fake pipeline. */
   readonly pipeline?: PipelineSource;
@@ -188,13 +188,13 @@ export class TestEngine {
 
   #chain(): HookList {
     return {
-      hold: () => undefined,
-      letGo: () => undefined,
+      acquire: () => undefined,
+      release: () => undefined,
       decide: (stage, input) => this.#options.decide?.(stage, input) ?? usualDecision(stage, input),
       route: ({ transaction, address }) => usualDecision('rcptTo', { transaction, address }),
       target: () => undefined,
-      deliver: async (transaction, message, patience) => {
-        const made = await this.#options.deliver?.(transaction, patience);
+      deliver: async (transaction, message, timeout) => {
+        const made = await this.#options.deliver?.(transaction, timeout);
         if (made !== undefined) {
           await message.release();
           return made;

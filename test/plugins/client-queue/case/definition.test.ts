@@ -16,14 +16,14 @@ import { requestOfCase } from '../../../../plugins/client-queue/case/sending.js'
 
 const now = new Date('2026-11-21T03:04:05Z');
 const envelope = { mail: 'ann@example.org', rcpt: ['bob@example.net'] };
-const ground = { files: new CaseFiles(undefined, 1000), hostname: 'mx.example.com', now: () => now };
+const fixture = { files: new CaseFiles(undefined, 1000), hostname: 'mx.example.com', now: () => now };
 
 const read = (more: object) => CaseEnvelope.parse({ ...envelope, ...more });
 const variables = variablesOf({ $: { name: 'Ann', day: 7 } }, now, 'u-1');
 
 async function parsed(more: object) {
   const one = withVariables(read(more), variables);
-  return simpleParser(await messageOf(one, variables, ground));
+  return simpleParser(await messageOf(one, variables, fixture));
 }
 
 function problemOf(work: () => unknown): string {
@@ -93,7 +93,7 @@ describe('a case definition', () => {
       envelopes: [envelope, { ...envelope, rcpt: ['bob@example.net', 'x y@z'] }],
     });
     assert.match(
-      problemOf(() => requestOfCase(definition, ground)),
+      problemOf(() => requestOfCase(definition, fixture)),
       /^invalid: \/envelopes\/1\/rcpt\/1: /,
     );
   });
@@ -103,7 +103,7 @@ describe('a case definition', () => {
       const parsedCase = CaseDefinition.safeParse({ envelopes: [{ ...envelope, rcpt: [written] }] });
       if (parsedCase.success)
         assert.match(
-          problemOf(() => requestOfCase(parsedCase.data, ground)),
+          problemOf(() => requestOfCase(parsedCase.data, fixture)),
           /^invalid/,
           written,
         );
@@ -183,7 +183,7 @@ describe('the message of an envelope', () => {
 
   test('has CRLF line ends only', async () => {
     for (const more of [{ text: 'a\nb\rc' }, { eml: 'Subject: x\n\na\nb\rc' }]) {
-      const message = await messageOf(read(more), variables, ground);
+      const message = await messageOf(read(more), variables, fixture);
       assert.doesNotMatch(message.toString('latin1').replaceAll('\r\n', ''), /[\r\n]/);
     }
   });

@@ -12,7 +12,7 @@ import { sessionAnswer } from '../../../../plugins/client-queue/http/sending.js'
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 
-const ground = { files: new CaseFiles(undefined, 1000), hostname: 'mx.example.com', now: () => new Date() };
+const fixture = { files: new CaseFiles(undefined, 1000), hostname: 'mx.example.com', now: () => new Date() };
 const envelope = { mail: 'ann@example.org', rcpt: ['bob@example.net'], text: 'Hello' };
 
 /** Names and the address that each has. */
@@ -29,12 +29,12 @@ function finderOf(names: Readonly<Record<string, string>>): HopFinder {
   return { forHosts: find, forDomain: (domain) => find([domain]) };
 }
 
-interface Ground {
+interface Fixture {
   readonly options?: object;
   readonly names?: Readonly<Record<string, string>>;
 }
 
-async function run(definition: object, { options = {}, names = {} }: Ground): Promise<SessionResult> {
+async function run(definition: object, { options = {}, names = {} }: Fixture): Promise<SessionResult> {
   const settings = ClientQueueOptions.parse(options);
   const sending = new Sending({
     settings: () => settings,
@@ -42,7 +42,7 @@ async function run(definition: object, { options = {}, names = {} }: Ground): Pr
     hostname: () => 'mx.example.com',
     open: openSession,
   });
-  return sending.send(requestOfCase(CaseDefinition.parse(definition), ground), new AbortController().signal);
+  return sending.send(requestOfCase(CaseDefinition.parse(definition), fixture), new AbortController().signal);
 }
 
 const routed = (sink: SmtpSink, more: object = {}) => ({

@@ -8,7 +8,7 @@ import { explainRelay } from '../../../../plugins/client-queue/delivery/relay-ho
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
-import { outboundGround, outcomes } from '../outbound-ground.js';
+import { outboundFixture, outcomes } from '../outbound-fixture.js';
 
 const domain = 'example.net';
 const policyOf = (mode: KeptPolicy['mode'], mx: readonly string[]): KeptPolicy => ({
@@ -20,7 +20,7 @@ const policyOf = (mode: KeptPolicy['mode'], mx: readonly string[]): KeptPolicy =
 });
 
 /** A domain with two servers, both of which are the sink. */
-async function ground(t: TestContext, policy: KeptPolicy, script: SinkScript = {}) {
+async function fixture(t: TestContext, policy: KeptPolicy, script: SinkScript = {}) {
   const sink = await SmtpSink.start(t, script);
   const resolver = new FixedResolver({
     [domain]: {
@@ -41,13 +41,13 @@ async function ground(t: TestContext, policy: KeptPolicy, script: SinkScript = {
     },
     { of: (name) => Promise.resolve(name === domain ? policy : undefined), forgetFailures: () => undefined },
   );
-  const outbound = await outboundGround(t, { finder, options: { port: sink.port, tls: 'opportunistic' } });
+  const outbound = await outboundFixture(t, { finder, options: { port: sink.port, tls: 'opportunistic' } });
   return { ...outbound, sink, finder, resolver };
 }
 
 describe('mail for a domain with a policy that is enforced', () => {
   test('goes to no server that the policy does not allow', async (t) => {
-    const { delivered, sink } = await ground(t, policyOf('enforce', ['*.mail.example.net']));
+    const { delivered, sink } = await fixture(t, policyOf('enforce', ['*.mail.example.net']));
     const entry = await delivered({ to: ['bob@example.net'] });
     assert.deepEqual(outcomes(entry), ['bob@example.net deferred 451 4.7.0']);
     const why = 'The MTA-STS policy of example.net allows none of its mail servers (mx1.example.net, mx2.example.net)';
@@ -56,7 +56,7 @@ describe('mail for a domain with a policy that is enforced', () => {
   });
 
   test('is sent to those of its servers that the policy allows', async (t) => {
-    const { finder } = await ground(t, policyOf('enforce', ['mx2.example.net']));
+    const { finder } = await fixture(t, policyOf('enforce', ['mx2.example.net']));
     const found = await finder.forDomain(domain, { allowPrivate: true });
     assert.equal(found.outcome, 'found');
     assert.deepEqual(
@@ -70,7 +70,7 @@ describe('mail for a domain with a policy that is enforced', () => {
     ['has a certificate of nobody we trust', { tls: selfSigned('mx1.example.net') }, '4.7.5'],
   ] as const) {
     test(`waits when the server ${title}, and says why`, async (t) => {
-      const { delivered, sink } = await ground(t, policyOf('enforce', ['mx1.example.net']), script);
+      const { delivered, sink } = await fixture(t, policyOf('enforce', ['mx1.example.net']), script);
       const entry = await delivered({ to: ['bob@example.net'] });
       assert.equal(entry.recipients[0]?.state, 'deferred');
       assert.equal(entry.recipients[0]?.lastReply?.status, status);
@@ -81,7 +81,7 @@ describe('mail for a domain with a policy that is enforced', () => {
   }
 
   test('is explained', async (t) => {
-    const { finder, settings } = await ground(t, policyOf('enforce', ['mx1.example.net']));
+    const { finder, settings } = await fixture(t, policyOf('enforce', ['mx1.example.net']));
     const hops = new NextHops({
       finder,
       clock: { now: Date.now, monotonic: () => 0 },
@@ -98,14 +98,14 @@ describe('mail for a domain with a policy that is enforced', () => {
 
 for (const mode of ['testing', 'none'] as const) {
   test(`mail for a domain whose policy is of mode ${mode} goes as if there were none`, async (t) => {
-    const { delivered, sink } = await ground(t, policyOf(mode, ['elsewhere.example.net']));
+    const { delivered, sink } = await fixture(t, policyOf(mode, ['elsewhere.example.net']));
     assert.deepEqual(outcomes(await delivered({ to: ['bob@example.net'] })), ['bob@example.net delivered 250 2.0.0']);
     assert.equal(sink.messages.length, 1);
   });
 }
 
 test('of many servers those count that the policy allows, however far behind', async (t) => {
-  const { finder, resolver } = await ground(t, policyOf('enforce', ['last.example.net']));
+  const { finder, resolver } = await fixture(t, policyOf('enforce', ['last.example.net']));
   const mx: [number, string][] = [];
   for (let n = 0; n < 20; n += 1) {
     mx.push([n, `mx${n}.example.org`]);
@@ -123,7 +123,7 @@ test('of many servers those count that the policy allows, however far behind', a
 });
 
 test('mail for other domains is not concerned', async (t) => {
-  const { finder, resolver } = await ground(t, policyOf('enforce', ['elsewhere.example.net']));
+  const { finder, resolver } = await fixture(t, policyOf('enforce', ['elsewhere.example.net']));
   resolver.names['other.example'] = { mx: [[10, 'mx1.example.net']] };
   const found = await finder.forDomain('other.example', { allowPrivate: true });
   assert.equal(found.outcome === 'found' && found.mustVerify, undefined);

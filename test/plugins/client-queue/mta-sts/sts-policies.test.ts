@@ -24,7 +24,7 @@ const heldAnswer = (host: PolicyHost, policy: string) =>
     host.answer = (request, response) => resolve(() => policyText(policy)(request, response));
   });
 
-async function ground(t: TestContext, given: object = {}) {
+async function fixture(t: TestContext, given: object = {}) {
   const host = await startPolicyHost(t, domain);
   host.answer = policyText(text('mx1.example.net'));
   const record = { txt: ['v=STSv1; id=one;'] };
@@ -67,7 +67,7 @@ async function ground(t: TestContext, given: object = {}) {
 
 describe('the policy of a domain', () => {
   test('is fetched when mail goes there for the first time, and known from then on', async (t) => {
-    const { policies, host, results } = await ground(t);
+    const { policies, host, results } = await fixture(t);
     assert.equal(policies.peek(domain), undefined);
     const [one, same] = await Promise.all([policies.of(domain), policies.of(domain)]);
     assert.deepEqual([one?.mode, one?.mx, one?.id], ['enforce', ['mx1.example.net'], 'one']);
@@ -79,7 +79,7 @@ describe('the policy of a domain', () => {
   });
 
   test('holds to its end though the DNS tells of none any more, or does not answer', async (t) => {
-    const { policies, clock, announce } = await ground(t);
+    const { policies, clock, announce } = await fixture(t);
     const known = await policies.of(domain);
     for (const said of [[], 'servfail', 'nodata'] as const) {
       announce(said);
@@ -91,7 +91,7 @@ describe('the policy of a domain', () => {
   });
 
   test('is fetched again under a new id, and the old one holds while that fails', async (t) => {
-    const { policies, host, announce, sentences, clock } = await ground(t);
+    const { policies, host, announce, sentences, clock } = await fixture(t);
     const known = await policies.of(domain);
     announce(['v=STSv1; id=two;']);
     assert.equal(await policies.of(domain), known);
@@ -108,7 +108,7 @@ describe('the policy of a domain', () => {
   });
 
   test('that cannot be had is none, is not asked for again within five minutes, but when an operator wants it', async (t) => {
-    const { policies, host, results } = await ground(t);
+    const { policies, host, results } = await fixture(t);
     host.answer = policyText('nonsense');
     for (let n = 0; n < 3; n += 1) assert.equal(await policies.of(domain), undefined);
     assert.equal(host.asked.length, 1);
@@ -119,7 +119,7 @@ describe('the policy of a domain', () => {
   });
 
   test('is renewed once a day behind the back of the mail', async (t) => {
-    const { policies, host, clock } = await ground(t);
+    const { policies, host, clock } = await fixture(t);
     const known = await policies.of(domain);
     clock.advance(day + 1);
     assert.equal(await policies.of(domain), known);
@@ -129,7 +129,7 @@ describe('the policy of a domain', () => {
   });
 
   test('that lives for a day is renewed behind its half, so that it does not end while mail goes there', async (t) => {
-    const { policies, host, clock } = await ground(t);
+    const { policies, host, clock } = await fixture(t);
     host.answer = policyText(text('mx1.example.net').replace(String(10 * day), String(day)));
     const known = await policies.of(domain);
     clock.advance(day / 2 - 1);
@@ -141,7 +141,7 @@ describe('the policy of a domain', () => {
   });
 
   test('holds however short its life is, for as long as it is announced and mail goes there', async (t) => {
-    const { policies, host, clock } = await ground(t);
+    const { policies, host, clock } = await fixture(t);
     host.answer = policyText(text('mx1.example.net').replace(String(10 * day), '0'));
     for (let n = 0; n < 20; n += 1) {
       assert.equal((await policies.of(domain))?.mode, 'enforce');
@@ -154,7 +154,7 @@ describe('the policy of a domain', () => {
   });
 
   test('that was announced behind it is not overwritten by one that comes late', async (t) => {
-    const { policies, host, clock, announce, results } = await ground(t);
+    const { policies, host, clock, announce, results } = await fixture(t);
     await policies.of(domain);
     clock.advance(day + 1);
     const late = heldAnswer(host, text('old.example.net'));
@@ -170,7 +170,7 @@ describe('the policy of a domain', () => {
   });
 
   test('that ends while it is renewed is waited for', async (t) => {
-    const { policies, host, clock } = await ground(t);
+    const { policies, host, clock } = await fixture(t);
     await policies.of(domain);
     clock.advance(10 * day - 1);
     const late = heldAnswer(host, text('mx1.example.net'));
@@ -186,7 +186,7 @@ describe('the policy of a domain', () => {
   });
 
   test('that cannot be renewed once holds until it can be, however short its life is', async (t) => {
-    const { policies, host, clock, results } = await ground(t);
+    const { policies, host, clock, results } = await fixture(t);
     const short = policyText(text('mx1.example.net').replace(String(10 * day), '0'));
     host.answer = short;
     await policies.of(domain);
@@ -203,7 +203,7 @@ describe('the policy of a domain', () => {
   });
 
   test('is not asked for again at once where the name servers say nothing', async (t) => {
-    const { policies, announce, questions, clock } = await ground(t);
+    const { policies, announce, questions, clock } = await fixture(t);
     announce('timeout');
     for (let n = 0; n < 3; n += 1) assert.equal(await policies.of(domain), undefined);
     assert.equal(questions.length, 1);
@@ -213,7 +213,7 @@ describe('the policy of a domain', () => {
   });
 
   test('keeps of what its host says only what counts', async (t) => {
-    const { policies, host, file } = await ground(t);
+    const { policies, host, file } = await fixture(t);
     host.answer = policyText(`${text('mx1.example.net')}${'# nothing\n'.repeat(5000)}`);
     await policies.of(domain);
     await policies.save();
@@ -221,7 +221,7 @@ describe('the policy of a domain', () => {
   });
 
   test('is that it has none where nothing is announced; its host is not even looked for', async (t) => {
-    const { policies, announce, questions } = await ground(t);
+    const { policies, announce, questions } = await fixture(t);
     announce('nodata');
     assert.equal(await policies.of(domain), undefined);
     assert.deepEqual(questions, [`TXT _mta-sts.${domain}`]);
@@ -233,7 +233,7 @@ describe('the policy of a domain', () => {
     ['the recipient is at an address', {}, '[127.0.0.1]'],
   ] as const) {
     test(`nobody is asked when ${title}`, async (t) => {
-      const { policies, questions } = await ground(t, given);
+      const { policies, questions } = await fixture(t, given);
       assert.equal(await policies.of(name), undefined);
       assert.deepEqual(questions, []);
     });
@@ -242,7 +242,7 @@ describe('the policy of a domain', () => {
 
 describe('the file of the policies', () => {
   test('brings them over a restart, for us alone to read, without those that have ended', async (t) => {
-    const { policies, open, file, announce, clock } = await ground(t);
+    const { policies, open, file, announce, clock } = await fixture(t);
     const known = await policies.of(domain);
     await policies.save();
     assert.equal((await stat(file)).mode & 0o777, 0o600);
@@ -254,7 +254,7 @@ describe('the file of the policies', () => {
   });
 
   test('is written when there is something new, and not else', async (t) => {
-    const { policies, file } = await ground(t);
+    const { policies, file } = await fixture(t);
     await policies.save();
     await assert.rejects(stat(file), { code: 'ENOENT' });
     await policies.of(domain);
@@ -266,7 +266,7 @@ describe('the file of the policies', () => {
   });
 
   test('has what came last, and who saves is done when it is there', async (t) => {
-    const { policies, file, host, announce, clock } = await ground(t);
+    const { policies, file, host, announce, clock } = await fixture(t);
     await policies.of(domain);
     void policies.save();
     clock.advance(61);
@@ -278,7 +278,7 @@ describe('the file of the policies', () => {
   });
 
   test('that cannot be understood keeps nobody from starting: what it held is fetched again', async (t) => {
-    const { open, file, sentences } = await ground(t);
+    const { open, file, sentences } = await fixture(t);
     await writeFile(file, '{ "policies": { "example.net": {');
     const policies = await open();
     assert.match(sentences.join(), /cannot be read, and are fetched anew/);
@@ -288,7 +288,7 @@ describe('the file of the policies', () => {
   });
 
   test('is not believed what makes no sense, and nothing else is lost for it', async (t) => {
-    const { policies, open, file, announce } = await ground(t);
+    const { policies, open, file, announce } = await fixture(t);
     await policies.of(domain);
     await policies.save();
     const stored = z
@@ -305,7 +305,7 @@ describe('the file of the policies', () => {
   });
 
   test('keeps what a clock that is ahead for a while would end, or one that is behind at the start', async (t) => {
-    const { policies, open, announce, clock } = await ground(t);
+    const { policies, open, announce, clock } = await fixture(t);
     const known = await policies.of(domain);
     announce('servfail');
     clock.advance(10 * day + 60);
@@ -317,7 +317,7 @@ describe('the file of the policies', () => {
   });
 
   test('that cannot be written is tried again', async (t) => {
-    const { policies, file, sentences, open } = await ground(t);
+    const { policies, file, sentences, open } = await fixture(t);
     await policies.of(domain);
     await mkdir(file);
     await policies.save();

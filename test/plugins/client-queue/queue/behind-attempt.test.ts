@@ -1,21 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
 import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
-import { fileQueueGround } from './queue-ground.js';
+import { fileQueueFixture } from './queue-fixture.js';
 
 /** An entry of which one recipient is in flight, and two others wait. */
 async function halfWay(t: TestContext) {
-  const ground = await fileQueueGround(t);
-  const { queue, clock } = ground;
+  const fixture = await fileQueueFixture(t);
+  const { queue, clock } = fixture;
   const entry = newEntry(clock.now(), { to: ['a@one.example', 'b@two.example', 'c@three.example'] });
-  const prepared = await queue.prepare(entry, await ground.message());
+  const prepared = await queue.prepare(entry, await fixture.message());
   await prepared.commit();
   prepared.release();
   const room = (destination: string): number => (destination === 'one.example' ? 1 : 0);
   const [lease] = await queue.claim(claiming(clock.now(), { room }));
   assert.ok(lease);
   const states = async () => (await queue.find(entry.uid))?.recipients.map(({ state }) => state);
-  return { ...ground, queue, uid: entry.uid, lease, states };
+  return { ...fixture, queue, uid: entry.uid, lease, states };
 }
 
 describe('while one recipient is in flight', () => {
@@ -53,9 +53,9 @@ describe('while one recipient is in flight', () => {
   });
 
   test('a process that dies then leaves nobody in flight', async (t) => {
-    const ground = await halfWay(t);
-    await ground.queue.mutate({ uids: [ground.uid] }, { operation: 'delete' }, ground.clock.now());
-    const queue = await ground.afterCrash();
-    assert.equal((await queue.find(ground.uid))?.state, 'deleted');
+    const fixture = await halfWay(t);
+    await fixture.queue.mutate({ uids: [fixture.uid] }, { operation: 'delete' }, fixture.clock.now());
+    const queue = await fixture.afterCrash();
+    assert.equal((await queue.find(fixture.uid))?.state, 'deleted');
   });
 });

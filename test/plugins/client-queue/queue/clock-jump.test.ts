@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { HandClock } from '../../../support/hand-clock.js';
 import { claiming, newEntry, settlement, type EntryWishes } from '../../../support/queue-entries.js';
-import { fileQueueGround } from './queue-ground.js';
+import { fileQueueFixture } from './queue-fixture.js';
 
 const year = 365 * 86_400_000;
 /** In seconds. */
@@ -22,35 +22,35 @@ class WrongClock extends HandClock {
 async function yearAhead(t: TestContext) {
   const clock = new WrongClock();
   clock.ahead = year;
-  const ground = await fileQueueGround(t, { clock, random: () => 1000 });
+  const fixture = await fileQueueFixture(t, { clock, random: () => 1000 });
   const accept = async (wishes: EntryWishes = {}): Promise<string> => {
     const entry = newEntry(clock.now(), wishes);
-    const prepared = await ground.queue.prepare(entry, await ground.message());
+    const prepared = await fixture.queue.prepare(entry, await fixture.message());
     await prepared.commit();
     prepared.release();
     return entry.uid;
   };
   const defer = async (): Promise<void> => {
-    const [lease] = await ground.queue.claim(claiming(clock.now()));
+    const [lease] = await fixture.queue.claim(claiming(clock.now()));
     assert.ok(lease);
-    await ground.queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    await fixture.queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
   };
   /** The clock is put right. */
   const back = async (): Promise<number> => {
-    await ground.queue.housekeep(clock.now());
+    await fixture.queue.housekeep(clock.now());
     clock.advance(30);
     clock.ahead = 0;
-    await ground.queue.housekeep(clock.now());
+    await fixture.queue.housekeep(clock.now());
     return clock.now() + 1000;
   };
-  const next = async (uid: string) => (await ground.queue.find(uid))?.nextAttempt;
+  const next = async (uid: string) => (await fixture.queue.find(uid))?.nextAttempt;
   /** What has become of it so many seconds later. */
   const later = async (uid: string, seconds: number) => {
     clock.advance(seconds);
-    await ground.queue.housekeep(clock.now());
-    return (await ground.queue.find(uid))?.state;
+    await fixture.queue.housekeep(clock.now());
+    return (await fixture.queue.find(uid))?.state;
   };
-  return { ground, later, queue: ground.queue, clock, accept, defer, back, next };
+  return { fixture, later, queue: fixture.queue, clock, accept, defer, back, next };
 }
 
 test('a clock that is put back leaves no deferred mail behind in the future', async (t) => {
@@ -123,15 +123,15 @@ test('what was accepted while the clock was ahead is not kept longer: it counts 
 
 for (const how of ['reopen', 'afterCrash'] as const) {
   test(`nor does its time begin again with a restart (${how})`, async (t) => {
-    const { ground, later, accept, defer, back } = await yearAhead(t);
+    const { fixture, later, accept, defer, back } = await yearAhead(t);
     const uid = await accept();
     await defer();
     await back();
     assert.equal(await later(uid, hour), 'deferred');
     assert.equal(await later(uid, 2 * day), 'deferred');
-    await ground[how]();
+    await fixture[how]();
     assert.equal(await later(uid, day), 'deferred');
-    await ground[how]();
+    await fixture[how]();
     assert.equal(await later(uid, hour), 'deferred');
     assert.equal(await later(uid, 2 * day - hour - 60), 'deferred', 'it has all of its time');
     assert.equal(await later(uid, 60), 'expired');
@@ -139,26 +139,26 @@ for (const how of ['reopen', 'afterCrash'] as const) {
 }
 
 test('what a clock has shown that was then seen to jump is forgotten for good', async (t) => {
-  const { ground, later, clock, accept, defer, back } = await yearAhead(t);
+  const { fixture, later, clock, accept, defer, back } = await yearAhead(t);
   const uid = await accept();
   await defer();
   await back();
   assert.equal(await later(uid, hour), 'deferred');
   clock.ahead = 30 * day * 1000;
   assert.equal(await later(uid, 60), 'deferred');
-  await ground.reopen();
+  await fixture.reopen();
   for (let hours = 0; hours < 3; hours += 1) assert.equal(await later(uid, hour), 'deferred');
 });
 
 test('nor does it count when the clock was put right while nobody looked, so that the mail is of the past', async (t) => {
-  const { ground, later, clock, accept, defer, back } = await yearAhead(t);
+  const { fixture, later, clock, accept, defer, back } = await yearAhead(t);
   const uid = await accept();
   await defer();
   await back();
   assert.equal(await later(uid, hour), 'deferred');
-  await ground.queue.close();
+  await fixture.queue.close();
   clock.ahead = year;
-  await ground.reopen();
+  await fixture.reopen();
   for (let hours = 0; hours < 3; hours += 1) assert.equal(await later(uid, hour), 'deferred');
 });
 
@@ -198,35 +198,35 @@ test('a clock that went ahead and came back between two rounds leaves no deferre
 
 test('F-R27 after an outage that is longer than its lifetime, mail gets the time again in which it could not be tried', async (t) => {
   const clock = new WrongClock();
-  const ground = await fileQueueGround(t, { clock, random: () => 0 });
+  const fixture = await fileQueueFixture(t, { clock, random: () => 0 });
   const entry = newEntry(clock.now());
-  const prepared = await ground.queue.prepare(entry, await ground.message());
+  const prepared = await fixture.queue.prepare(entry, await fixture.message());
   await prepared.commit();
   prepared.release();
   const defer = async (): Promise<void> => {
-    const [lease] = await ground.queue.claim(claiming(clock.now()));
+    const [lease] = await fixture.queue.claim(claiming(clock.now()));
     assert.ok(lease);
-    await ground.queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
-    await ground.queue.housekeep(clock.now());
+    await fixture.queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    await fixture.queue.housekeep(clock.now());
   };
   for (let tries = 0; tries < 3; tries += 1) {
     await defer();
     clock.advance(hour);
   }
-  const now = async () => await ground.queue.find(entry.uid);
+  const now = async () => await fixture.queue.find(entry.uid);
   const before = (await now())?.expiresAt ?? 0;
   clock.advance(10 * day);
-  await ground.afterCrash();
-  await ground.queue.housekeep(clock.now());
+  await fixture.afterCrash();
+  await fixture.queue.housekeep(clock.now());
   await defer();
   assert.equal((await now())?.state, 'deferred');
   const after = (await now())?.expiresAt ?? 0;
   assert.ok(after > clock.now() + (lifetime - 4 * hour) * 1000, 'nearly all of its time is left');
   assert.ok(after <= clock.now() + lifetime * 1000, 'and no more than that');
-  await ground.reopen();
+  await fixture.reopen();
   assert.equal((await now())?.expiresAt, after, 'a restart right behind adds nothing');
   clock.advance(hour);
-  await ground.reopen();
+  await fixture.reopen();
   assert.equal((await now())?.expiresAt, after, 'nor does a short one');
   assert.ok(before < after);
 });

@@ -5,85 +5,87 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { isProblem, isStartError } from '../../../../core/problem.js';
 import { claiming, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/ground.js';
+import { accept, claimOne, entryOf } from '../../../support/relay-queue/fixture.js';
 import { until } from '../../../support/until.js';
-import { bodiesOf, fileQueueGround, type FileQueueGround } from './queue-ground.js';
+import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
 /** Entries of which the first are in a snapshot and the others in the journal. */
-async function filled(t: Parameters<typeof fileQueueGround>[0]): Promise<{ ground: FileQueueGround; uids: string[] }> {
-  const ground = await fileQueueGround(t, { journalBytes: 4000 });
+async function filled(
+  t: Parameters<typeof fileQueueFixture>[0],
+): Promise<{ fixture: FileQueueFixture; uids: string[] }> {
+  const fixture = await fileQueueFixture(t, { journalBytes: 4000 });
   const uids: string[] = [];
-  while ((await snapshotsOf(ground)).length === 0) uids.push((await accept(ground)).uid);
-  await ground.reopen({ journalBytes: 1_000_000 });
-  for (let n = 0; n < 3; n++) uids.push((await accept(ground)).uid);
-  await ground.queue.close();
-  return { ground, uids };
+  while ((await snapshotsOf(fixture)).length === 0) uids.push((await accept(fixture)).uid);
+  await fixture.reopen({ journalBytes: 1_000_000 });
+  for (let n = 0; n < 3; n++) uids.push((await accept(fixture)).uid);
+  await fixture.queue.close();
+  return { fixture, uids };
 }
 
-async function snapshotsOf({ folder }: FileQueueGround): Promise<readonly string[]> {
+async function snapshotsOf({ folder }: FileQueueFixture): Promise<readonly string[]> {
   const names = await readdir(folder);
   return names.filter((name) => /^snapshot-[0-9a-z]{20}$/.test(name)).map((name) => join(folder, name));
 }
 
 /** No message is lost: each has its entry, or lies in quarantine with a reason. */
-async function holdTo(ground: FileQueueGround, uids: readonly string[]): Promise<{ kept: number; aside: number }> {
-  await ground.queue.housekeep(ground.clock.now());
-  const quarantined = await ground.queue.quarantined();
+async function holdTo(fixture: FileQueueFixture, uids: readonly string[]): Promise<{ kept: number; aside: number }> {
+  await fixture.queue.housekeep(fixture.clock.now());
+  const quarantined = await fixture.queue.quarantined();
   let kept = 0;
   for (const uid of uids) {
-    const entry = await ground.queue.find(uid);
+    const entry = await fixture.queue.find(uid);
     const aside = quarantined.find(({ name }) => name.endsWith(`${uid}.eml`));
     if (entry === undefined) assert.match(aside?.reason ?? 'lost', /No entry of the queue/);
     else {
       kept += 1;
-      await text(await ground.queue.open(uid));
+      await text(await fixture.queue.open(uid));
     }
   }
   return { kept, aside: uids.length - kept };
 }
 
 test('nothing is damaged: every entry is there', async (t) => {
-  const { ground, uids } = await filled(t);
-  await ground.afterCrash();
-  assert.deepEqual(await holdTo(ground, uids), { kept: uids.length, aside: 0 });
+  const { fixture, uids } = await filled(t);
+  await fixture.afterCrash();
+  assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length, aside: 0 });
 });
 
 test('attempts that the disk spoils while the queue is open are forgotten, and nothing else suffers', async (t) => {
-  const ground = await fileQueueGround(t, { journalBytes: 1, segmentBytes: 64 * 1024 });
-  const { uid } = await accept(ground);
+  const fixture = await fileQueueFixture(t, { journalBytes: 1, segmentBytes: 64 * 1024 });
+  const { uid } = await accept(fixture);
   const attempt = async (): Promise<void> => {
-    const lease = await claimOne(ground);
-    await ground.queue.settle(lease, settlement(lease, 'bounced', { at: ground.clock.now() }));
+    const lease = await claimOne(fixture);
+    await fixture.queue.settle(lease, settlement(lease, 'bounced', { at: fixture.clock.now() }));
   };
   await attempt();
   const path = await until('the attempt in a snapshot', async () => {
-    await accept(ground);
-    const [found = ''] = await snapshotsOf(ground);
+    await accept(fixture);
+    const [found = ''] = await snapshotsOf(fixture);
     return found !== '' && (await readFile(found)).includes('"destination":"one.example"') ? found : undefined;
   });
   const bytes = await readFile(path);
   bytes.fill('X', bytes.indexOf('"destination":"one.example"'));
   await writeFile(path, bytes);
-  assert.deepEqual((await entryOf(ground.queue, uid)).history, []);
-  assert.equal((await ground.queue.notices(9)).length, 1);
+  assert.deepEqual((await entryOf(fixture.queue, uid)).history, []);
+  assert.equal((await fixture.queue.notices(9)).length, 1);
   await attempt();
-  assert.equal((await ground.queue.notices(9)).length, 2);
-  await ground.queue.noticed(uid, ['1']);
-  assert.equal((await entryOf(await ground.reopen(), uid)).state, 'bounced');
+  assert.equal((await fixture.queue.notices(9)).length, 2);
+  await fixture.queue.noticed(uid, ['1']);
+  assert.equal((await entryOf(await fixture.reopen(), uid)).state, 'bounced');
 });
 
 test('a damaged line of the snapshot costs its entry, whose message is set aside', async (t) => {
-  const { ground, uids } = await filled(t);
-  const [path = ''] = await snapshotsOf(ground);
+  const { fixture, uids } = await filled(t);
+  const [path = ''] = await snapshotsOf(fixture);
   const bytes = await readFile(path);
   const at = bytes.indexOf(uids[1] ?? '');
   bytes[at + 3] = 88;
   await writeFile(path, bytes);
-  await ground.afterCrash();
-  assert.deepEqual(await holdTo(ground, uids), { kept: uids.length - 1, aside: 1 });
-  assert.ok((await ground.queue.quarantined()).some(({ reason }) => /snapshot/.test(reason)));
-  await ground.afterCrash();
-  assert.deepEqual(await holdTo(ground, uids), { kept: uids.length - 1, aside: 1 }, 'the next start finds it whole');
+  await fixture.afterCrash();
+  assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length - 1, aside: 1 });
+  assert.ok((await fixture.queue.quarantined()).some(({ reason }) => /snapshot/.test(reason)));
+  await fixture.afterCrash();
+  assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length - 1, aside: 1 }, 'the next start finds it whole');
 });
 
 test('a snapshot that ends too early, or is gone, costs no message', async (t) => {
@@ -92,17 +94,17 @@ test('a snapshot that ends too early, or is gone, costs no message', async (t) =
     (path: string) => rm(path),
     (path: string) => truncate(path),
   ]) {
-    const { ground, uids } = await filled(t);
-    const [path = ''] = await snapshotsOf(ground);
+    const { fixture, uids } = await filled(t);
+    const [path = ''] = await snapshotsOf(fixture);
     await harm(path);
-    await ground.afterCrash();
-    const { kept } = await holdTo(ground, uids);
+    await fixture.afterCrash();
+    const { kept } = await holdTo(fixture, uids);
     assert.ok(kept >= 3 && kept < uids.length, 'the journal is still there');
   }
 });
 
 test('a journal that is gone, or nonsense, costs no message, and the snapshot is still good', async (t) => {
-  const { ground: first } = await filled(t);
+  const { fixture: first } = await filled(t);
   const count = (await readdir(join(first.folder, 'journal'))).length;
   assert.ok(count > 0);
   for (const harm of [
@@ -114,80 +116,80 @@ test('a journal that is gone, or nonsense, costs no message, and the snapshot is
       for (const name of await readdir(folder)) await truncate(join(folder, name), 100);
     },
   ]) {
-    const { ground, uids } = await filled(t);
-    await harm(join(ground.folder, 'journal'));
-    await ground.afterCrash();
-    const { kept, aside } = await holdTo(ground, uids);
+    const { fixture, uids } = await filled(t);
+    await harm(join(fixture.folder, 'journal'));
+    await fixture.afterCrash();
+    const { kept, aside } = await holdTo(fixture, uids);
     assert.ok(kept > 0 && aside > 0);
-    const { uid } = await accept(ground);
-    await ground.afterCrash();
-    await entryOf(ground.queue, uid);
+    const { uid } = await accept(fixture);
+    await fixture.afterCrash();
+    await entryOf(fixture.queue, uid);
   }
 });
 
 test('a bit that turned in the middle of the journal costs no message', async (t) => {
-  const { ground, uids } = await filled(t);
-  const folder = join(ground.folder, 'journal');
+  const { fixture, uids } = await filled(t);
+  const folder = join(fixture.folder, 'journal');
   for (const name of await readdir(folder)) {
     const bytes = await readFile(join(folder, name));
     const at = bytes.indexOf(uids.at(-2) ?? '');
     if (at >= 0) bytes[at] = 88;
     await writeFile(join(folder, name), bytes);
   }
-  await ground.afterCrash();
-  assert.deepEqual(await holdTo(ground, uids), { kept: uids.length - 1, aside: 1 });
+  await fixture.afterCrash();
+  assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length - 1, aside: 1 });
 });
 
 test('a message that is missing or damaged holds its entry, and what is left is set aside', async (t) => {
-  const ground = await fileQueueGround(t);
-  const missing = await accept(ground);
-  const empty = await accept(ground);
-  const whole = await accept(ground);
-  const pathOf = async (uid: string) => (await ground.queue.locate({ folder: '', name: `${uid}.eml` })) ?? '';
+  const fixture = await fileQueueFixture(t);
+  const missing = await accept(fixture);
+  const empty = await accept(fixture);
+  const whole = await accept(fixture);
+  const pathOf = async (uid: string) => (await fixture.queue.locate({ folder: '', name: `${uid}.eml` })) ?? '';
   await rm(await pathOf(missing.uid));
   await truncate(await pathOf(empty.uid));
-  await ground.afterCrash();
-  await ground.queue.housekeep(ground.clock.now());
-  await assert.rejects(ground.queue.open(missing.uid), (error) => isProblem(error) && error.problem === 'not-found');
-  assert.match((await entryOf(ground.queue, missing.uid)).hold ?? '', /missing/);
-  assert.match((await entryOf(ground.queue, empty.uid)).hold ?? '', /damaged/);
-  const leases = await ground.queue.claim(claiming(ground.clock.now()));
+  await fixture.afterCrash();
+  await fixture.queue.housekeep(fixture.clock.now());
+  await assert.rejects(fixture.queue.open(missing.uid), (error) => isProblem(error) && error.problem === 'not-found');
+  assert.match((await entryOf(fixture.queue, missing.uid)).hold ?? '', /missing/);
+  assert.match((await entryOf(fixture.queue, empty.uid)).hold ?? '', /damaged/);
+  const leases = await fixture.queue.claim(claiming(fixture.clock.now()));
   assert.deepEqual(
     leases.map(({ uid }) => uid),
     [whole.uid],
   );
-  assert.equal((await ground.queue.quarantined()).length, 1);
+  assert.equal((await fixture.queue.quarantined()).length, 1);
 });
 
 test('what is none of our files is set aside with a reason, links unfollowed, and nothing is removed', async (t) => {
-  const ground = await fileQueueGround(t);
-  const { uid } = await accept(ground);
-  await ground.queue.close();
-  const { folder } = ground;
+  const fixture = await fileQueueFixture(t);
+  const { uid } = await accept(fixture);
+  await fixture.queue.close();
+  const { folder } = fixture;
   await writeFile(join(folder, 'notes.txt'), 'mine');
   await mkdir(join(folder, 'ff', 'deep'), { recursive: true });
   await writeFile(join(folder, 'ff', 'deep', 'file'), 'mine too');
   await symlink('/etc/passwd', join(folder, '0', 'link.eml'));
   await writeFile(join(folder, '1', 'no uid!.eml'), 'x');
   await writeFile(join(folder, '2', 'zero.eml'), '');
-  await ground.afterCrash();
-  await ground.queue.housekeep(ground.clock.now());
-  const found = await ground.queue.quarantined();
+  await fixture.afterCrash();
+  await fixture.queue.housekeep(fixture.clock.now());
+  const found = await fixture.queue.quarantined();
   assert.equal(found.length, 5);
   assert.ok(found.every(({ reason, at }) => reason.length > 10 && at > 0));
   const names = await readdir(join(folder, 'quarantine'));
   const deep = names.find((name) => name.endsWith('-ff')) ?? '';
   assert.equal(await readFile(join(folder, 'quarantine', deep, 'deep', 'file'), 'utf8'), 'mine too');
   assert.deepEqual(await bodiesOf(folder), [uid]);
-  assert.equal((await ground.queue.statistics(0)).quarantined, 5);
+  assert.equal((await fixture.queue.statistics(0)).quarantined, 5);
 });
 
 test('what a newer version has written stops the start with a sentence, and is left as it is', async (t) => {
-  const { ground } = await filled(t);
-  const [path = ''] = await snapshotsOf(ground);
+  const { fixture } = await filled(t);
+  const [path = ''] = await snapshotsOf(fixture);
   const { encodeLine } = await import('../../../../plugins/client-queue/queue/snapshots.js');
   const line = encodeLine(JSON.stringify({ form: 99, upTo: 1 }), '[]', '[]').bytes;
   await writeFile(path, line);
-  await assert.rejects(ground.afterCrash(), (error) => isStartError(error) && /newer version/.test(String(error)));
+  await assert.rejects(fixture.afterCrash(), (error) => isStartError(error) && /newer version/.test(String(error)));
   assert.deepEqual(await readFile(path), line);
 });

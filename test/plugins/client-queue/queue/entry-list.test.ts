@@ -9,7 +9,7 @@ import type { QueuedEntry } from '../../../../plugins/client-queue/queue/queued-
 import { acceptEntry } from '../../../../plugins/client-queue/queue/stored-entry.js';
 import { newEntry } from '../../../support/queue-entries.js';
 
-const ground = { intern: (text: string) => text, reasonOf: () => '' };
+const fixture = { intern: (text: string) => text, reasonOf: () => '' };
 
 /** Many have the same times: the uid decides. */
 function entriesOf(numbers: readonly number[]): readonly QueuedEntry[] {
@@ -19,7 +19,7 @@ function entriesOf(numbers: readonly number[]): readonly QueuedEntry[] {
         envelope: newEntry(1000 + number, { uid: `u${index}`, sender: `${'Aab'.charAt(number % 3)}@x`, size: number }),
         traceOffset: 0,
       },
-      ground,
+      fixture,
     ),
   );
 }

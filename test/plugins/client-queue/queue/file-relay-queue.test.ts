@@ -1,4 +1,4 @@
 import { relayQueueContract } from '../../../support/relay-queue-contract.js';
-import { fileQueueGround } from './queue-ground.js';
+import { fileQueueFixture } from './queue-fixture.js';
 
-relayQueueContract(fileQueueGround);
+relayQueueContract(fileQueueFixture);

@@ -7,11 +7,11 @@ import { openInTime } from '../../../../plugins/client-queue/queue/opening-queue
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, newEntry } from '../../../support/queue-entries.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
-import { fileQueueGround } from './queue-ground.js';
+import { fileQueueFixture } from './queue-fixture.js';
 
 /** A queue that would take long to read: it is opened when `begin` is called. */
 async function large(t: TestContext) {
-  const ground = await fileQueueGround(t);
+  const fixture = await fileQueueFixture(t);
   const folder = await temporaryFolder(t);
   await mkdir(join(folder, 'journal'));
   const snapshot = join(folder, 'snapshot-01m84pzzeh000wef43te');
@@ -22,13 +22,13 @@ async function large(t: TestContext) {
     begin = resolve;
   });
   const { log } = rememberingLog();
-  const queue = await openInTime(folder, { started, open: () => Promise.resolve(ground.queue), log });
-  return { ground, queue, begin };
+  const queue = await openInTime(folder, { started, open: () => Promise.resolve(fixture.queue), log });
+  return { fixture, queue, begin };
 }
 
 test('while a large queue is read, mail that is handed in waits, and questions get 503 with the reason', async (t) => {
-  const { ground, queue, begin } = await large(t);
-  const { clock } = ground;
+  const { fixture, queue, begin } = await large(t);
+  const { clock } = fixture;
   const outcomes: string[] = [];
   queue.onOutcome(({ uid }) => outcomes.push(uid));
   let wakes = 0;
@@ -42,7 +42,7 @@ test('while a large queue is read, mail that is handed in waits, and questions g
   const entry = newEntry(clock.now());
   let isPrepared = false;
   const handIn = async (): Promise<void> => {
-    const prepared = await queue.prepare(entry, await ground.message());
+    const prepared = await queue.prepare(entry, await fixture.message());
     isPrepared = true;
     await prepared.commit();
     prepared.release();
@@ -70,14 +70,14 @@ test('a large queue that cannot be read is told, and nothing is taken for it', a
   await new Promise((resolve) => setTimeout(resolve, 20));
   assert.match(queue.complaint() ?? '', /cannot be read.*newer version/);
   assert.ok(sentences.some((sentence) => /cannot be read/.test(sentence)));
-  const ground = await fileQueueGround(t);
-  await assert.rejects(queue.prepare(newEntry(0), await ground.message()), /newer version/);
+  const fixture = await fileQueueFixture(t);
+  await assert.rejects(queue.prepare(newEntry(0), await fixture.message()), /newer version/);
   await queue.close();
 });
 
 test('a small queue is there at once', async (t) => {
-  const ground = await fileQueueGround(t);
+  const fixture = await fileQueueFixture(t);
   const { log } = rememberingLog();
-  const open = () => Promise.resolve(ground.queue);
-  assert.equal(await openInTime(ground.folder, { started: new Promise(() => undefined), open, log }), ground.queue);
+  const open = () => Promise.resolve(fixture.queue);
+  assert.equal(await openInTime(fixture.folder, { started: new Promise(() => undefined), open, log }), fixture.queue);
 });

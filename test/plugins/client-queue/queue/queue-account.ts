@@ -6,7 +6,7 @@ import { systemClock } from '../../../../core/clock.js';
 import { openSpool, type Durability } from '../../../../core/spool/file-spool.js';
 import { openRelayQueue } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
-import { bodiesOf } from './queue-ground.js';
+import { bodiesOf } from './queue-fixture.js';
 
 /** What the killed process had said. */
 export class Said {

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { fileQueueGround } from './queue-ground.js';
+import { fileQueueFixture } from './queue-fixture.js';
 import { QueueModel, type Step } from './queue-model.js';
 
 const which = fc.nat(50);
@@ -41,13 +41,13 @@ test('whatever happens to it, the queue holds what the plainest queue would hold
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
       // Snapshots come often, so that every kind of record is read from both.
-      const ground = await fileQueueGround(t, { journalBytes: 3000, segmentBytes: 64 * 1024, maxEntries: 1000 });
-      const model = new QueueModel(ground);
+      const fixture = await fileQueueFixture(t, { journalBytes: 3000, segmentBytes: 64 * 1024, maxEntries: 1000 });
+      const model = new QueueModel(fixture);
       for (const one of steps) await model.take(one);
       await model.compare();
       await model.take({ kind: 'crash' });
       await model.compare();
-      await ground.queue.close();
+      await fixture.queue.close();
     }),
     { numRuns: 30 },
   );

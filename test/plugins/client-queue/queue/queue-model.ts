@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { EntryState } from '../../../../core/contracts/queue-entry.js';
 import type { Lease } from '../../../../core/contracts/queue-lease.js';
 import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
-import type { FileQueueGround } from './queue-ground.js';
+import type { FileQueueFixture } from './queue-fixture.js';
 
 interface ModelRecipient {
   readonly destination: string;
@@ -35,13 +35,13 @@ const waiting = new Set<EntryState>(['queued', 'deferred']);
 
 /** What the queue should hold, in the plainest form, beside the queue itself. */
 export class QueueModel {
-  readonly #ground: FileQueueGround;
+  readonly #fixture: FileQueueFixture;
   readonly #entries = new Map<string, ModelEntry>();
   #leases: Lease[] = [];
   #number = 0;
 
-  constructor(ground: FileQueueGround) {
-    this.#ground = ground;
+  constructor(fixture: FileQueueFixture) {
+    this.#fixture = fixture;
   }
 
   async take(step: Step): Promise<void> {
@@ -57,9 +57,9 @@ export class QueueModel {
       case 'mutate':
         return this.#mutate(step.which, step.operation);
       case 'wait':
-        return this.#ground.clock.advance(step.seconds);
+        return this.#fixture.clock.advance(step.seconds);
       case 'housekeep':
-        return this.#ground.queue.housekeep(this.#now);
+        return this.#fixture.queue.housekeep(this.#now);
       case 'crash':
       case 'reopen':
         return this.#restart(step.kind === 'crash');
@@ -67,7 +67,7 @@ export class QueueModel {
   }
 
   get #now(): number {
-    return this.#ground.clock.now();
+    return this.#fixture.clock.now();
   }
 
   async #accept(destinations: readonly number[]): Promise<void> {
@@ -75,9 +75,9 @@ export class QueueModel {
     const uid = `e${this.#number}`;
     const to = destinations.map((number, index) => `r${index}@d${number}.example`);
     // Nobody is warned and nothing expires: that has tests of its own.
-    const prepared = await this.#ground.queue.prepare(
+    const prepared = await this.#fixture.queue.prepare(
       newEntry(this.#now, { uid, to, warnAt: null, expiresAt: this.#now + 1e12 }),
-      await this.#ground.message(),
+      await this.#fixture.message(),
     );
     await prepared.commit();
     prepared.release();
@@ -97,13 +97,13 @@ export class QueueModel {
   async #abort(): Promise<void> {
     this.#number += 1;
     const entry = newEntry(this.#now, { uid: `e${this.#number}` });
-    const prepared = await this.#ground.queue.prepare(entry, await this.#ground.message());
+    const prepared = await this.#fixture.queue.prepare(entry, await this.#fixture.message());
     if (this.#number % 2 === 0) await prepared.commit();
     await prepared.abort();
   }
 
   async #claim(limit: number): Promise<void> {
-    const leases = await this.#ground.queue.claim(claiming(this.#now, { limit, leaseMs: 1e12 }));
+    const leases = await this.#fixture.queue.claim(claiming(this.#now, { limit, leaseMs: 1e12 }));
     for (const { uid, recipients, destination, manual } of leases) {
       for (const { index } of recipients) {
         const one = this.#entries.get(uid)?.recipients[index];
@@ -129,7 +129,7 @@ export class QueueModel {
     if (lease === undefined) return;
     this.#leases = this.#leases.filter((other) => other !== lease);
     const at = this.#now;
-    await this.#ground.queue.settle(lease, fate === 'back' ? { results: [] } : settlement(lease, fate, { at }));
+    await this.#fixture.queue.settle(lease, fate === 'back' ? { results: [] } : settlement(lease, fate, { at }));
     const entry = this.#entries.get(lease.uid);
     if (entry === undefined) return;
     for (const { index } of lease.recipients) {
@@ -165,7 +165,7 @@ export class QueueModel {
     const uid = uids[which % uids.length];
     const entry = uid === undefined ? undefined : this.#entries.get(uid);
     if (uid === undefined || entry === undefined) return;
-    await this.#ground.queue.mutate({ uids: [uid] }, { operation }, this.#now);
+    await this.#fixture.queue.mutate({ uids: [uid] }, { operation }, this.#now);
     if (!entry.recipients.some(({ state }) => open.has(state))) return;
     if (operation === 'delete' || operation === 'hold') {
       entry.pending = operation;
@@ -183,7 +183,7 @@ export class QueueModel {
   }
 
   async #restart(crashed: boolean): Promise<void> {
-    await (crashed ? this.#ground.afterCrash() : this.#ground.reopen());
+    await (crashed ? this.#fixture.afterCrash() : this.#fixture.reopen());
     const touched = new Set<ModelEntry>();
     for (const { uid, recipients } of this.#leases) {
       const entry = this.#entries.get(uid);
@@ -209,7 +209,7 @@ export class QueueModel {
 
   /** The queue shows what the model says. */
   async compare(): Promise<void> {
-    const { queue } = this.#ground;
+    const { queue } = this.#fixture;
     for (const [uid, { recipients }] of this.#entries) {
       const found = await queue.find(uid);
       const shown = recipients.map(({ state, attempts, due }) => [state, attempts, waiting.has(state) ? due : null]);

@@ -7,9 +7,9 @@ import { acceptEntry } from '../../../../plugins/client-queue/queue/stored-entry
 import { mentions } from '../../../../plugins/client-queue/queue/entry-list.js';
 import { newEntry, reply } from '../../../support/queue-entries.js';
 
-const ground = { intern: (text: string) => text, reasonOf: () => '' };
+const fixture = { intern: (text: string) => text, reasonOf: () => '' };
 const entryOf = (wishes: Partial<NewEntry>) =>
-  acceptEntry({ envelope: { ...newEntry(0), ...wishes }, traceOffset: 0 }, ground);
+  acceptEntry({ envelope: { ...newEntry(0), ...wishes }, traceOffset: 0 }, fixture);
 
 const texts = fc.array(fc.constantFrom('a', 'B', 'é', 'É', '.', '$', '1', '"', '\\', ',', ' ', '\n', '😀', '\u0000'), {
   maxLength: 12,

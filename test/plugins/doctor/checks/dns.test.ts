@@ -105,7 +105,7 @@ describe('what the doctor finds in the DNS', { concurrency: 4 }, () => {
 
   test('name servers that do not answer: one problem, not ten', async (t) => {
     const silent: Zone = { 'acme.org': { silent: true } };
-    const findings = (await Examined.of(t, config, { zone: silent, patienceMs: 300 })).of('dns');
+    const findings = (await Examined.of(t, config, { zone: silent, timeoutMs: 300 })).of('dns');
     assert.equal(findings.length, 1);
     has(findings, /^problem: The name servers do not answer in time when they are asked for acme\.org/);
   });

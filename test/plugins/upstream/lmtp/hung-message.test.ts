@@ -4,7 +4,7 @@ import { provide } from '../../../../core/host/service.js';
 import { directory, type Directory } from '../../../../core/contracts/directory.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
-import { proxyGround, send } from '../proxy/proxy-ground.js';
+import { proxyFixture, send } from '../proxy/proxy-fixture.js';
 
 const anna = 'anna@office.example';
 const people: Pick<Directory, 'resolve'> = {
@@ -15,7 +15,7 @@ test('a server that hangs behind the dot opens its breaker, also where no transa
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: { silent: true } } });
   const route = { name: 'office', domains: ['office.example'], hosts: [`127.0.0.1:${sink.port}`], tls: 'never' };
   const limits = { verify: 'directory', timeouts: { dataSeconds: 1 }, breaker: { failures: 2 } };
-  const { client, health } = await proxyGround(t, {
+  const { client, health } = await proxyFixture(t, {
     plugin: lmtp,
     lent: [provide(directory, people as Directory)],
     options: { routes: [{ ...route, ...limits }] },

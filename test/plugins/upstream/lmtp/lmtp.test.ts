@@ -8,7 +8,7 @@ import { LmtpOptions } from '../../../../plugins/upstream/lmtp/options.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { freePort } from '../../../support/free-port.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
-import { address, proxyGround, said, send, text, type ProxyGroundOptions } from '../proxy/proxy-ground.js';
+import { address, proxyFixture, said, send, text, type ProxyFixtureOptions } from '../proxy/proxy-fixture.js';
 
 const queued = /^250 2\.0\.0 Ok: queued as /;
 const anna = 'anna@office.example';
@@ -32,18 +32,18 @@ const people = {
 
 async function routed(
   t: TestContext,
-  { script = {}, route = {}, ...given }: Partial<ProxyGroundOptions> & { script?: SinkScript; route?: object } = {},
+  { script = {}, route = {}, ...given }: Partial<ProxyFixtureOptions> & { script?: SinkScript; route?: object } = {},
 ) {
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', ...script });
   const hosts = [`127.0.0.1:${sink.port}`];
   const routes = [{ name: 'office', domains: ['office.example'], hosts, tls: 'never', ...route }];
-  const ground = await proxyGround(t, {
+  const fixture = await proxyFixture(t, {
     plugin: lmtp,
     lent: [provide(directory, people as Directory)],
     ...given,
     options: { routes },
   });
-  return { ...ground, sink, client: await ground.client(given.modes?.[0]) };
+  return { ...fixture, sink, client: await fixture.client(given.modes?.[0]) };
 }
 
 describe('recipients of a route', () => {
@@ -150,7 +150,7 @@ describe('two routes in one message', () => {
       tls: 'never',
     });
     const options = { routes: [route('one', first), route('two', second)] };
-    const { client, holders } = await proxyGround(t, { plugin: lmtp, options });
+    const { client, holders } = await proxyFixture(t, { plugin: lmtp, options });
     assert.match(await send(await client(), 'a@one.example', 'b@two.example', 'c@one.example'), queued);
     assert.deepEqual(first.messages[0]?.recipients, ['a@one.example', 'c@one.example']);
     assert.deepEqual(holders(), ['retry b@two.example']);
@@ -164,8 +164,8 @@ describe('the servers of a route', () => {
     const sink = await SmtpSink.start(t, { protocol: 'lmtp', tls: { key, cert } });
     const hosts = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${sink.port}`];
     const routes = [{ domains: ['office.example'], hosts, tls: 'require', tlsVerify: false }];
-    const ground = await proxyGround(t, { plugin: lmtp, options: { routes } });
-    const client = await ground.client();
+    const fixture = await proxyFixture(t, { plugin: lmtp, options: { routes } });
+    const client = await fixture.client();
     for (let n = 0; n < 3; n += 1) assert.match(await send(client, anna), /^250 /);
     assert.deepEqual([sink.connections, sink.messages.every(({ encrypted }) => encrypted)], [1, true]);
   });
@@ -181,14 +181,16 @@ describe('the servers of a route', () => {
   });
 
   test('are shown with counts', async (t) => {
-    const ground = await routed(t, { script: { steps: { rcpt: [undefined, '550 5.1.1 Who?'] } } });
-    await send(ground.client, anna, ben);
-    const { routes } = (await ground.json('/lmtp')) as { routes: { counts: Record<string, number>; hosts: unknown }[] };
+    const fixture = await routed(t, { script: { steps: { rcpt: [undefined, '550 5.1.1 Who?'] } } });
+    await send(fixture.client, anna, ben);
+    const { routes } = (await fixture.json('/lmtp')) as {
+      routes: { counts: Record<string, number>; hosts: unknown }[];
+    };
     const { bytes = 0, ...counts } = routes[0]?.counts ?? {};
     assert.deepEqual(counts, { matched: 2, accepted: 1, refused: 1, deferred: 0, messages: 1 });
     assert.ok(bytes > 0);
-    assert.match(await ground.page('/lmtp'), /office\.example/);
-    const { body } = await ground.metrics.exposition.render('prometheus');
+    assert.match(await fixture.page('/lmtp'), /office\.example/);
+    const { body } = await fixture.metrics.exposition.render('prometheus');
     assert.match(body, /postern_lmtp_recipients_total\{route="office",result="refused"\} 1/);
   });
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
-import { address, proxyGround, said } from '../proxy/proxy-ground.js';
+import { address, proxyFixture, said } from '../proxy/proxy-fixture.js';
 
 test('a message that cannot be read for the second server is queued for it, for the first one has it', async (t) => {
   let forget = (): void => undefined;
@@ -18,7 +18,7 @@ test('a message that cannot be read for the second server is queued for it, for 
     hosts: [`127.0.0.1:${port}`],
     tls: 'never',
   }));
-  const { client, engine, holders } = await proxyGround(t, { plugin: lmtp, options: { routes } });
+  const { client, engine, holders } = await proxyFixture(t, { plugin: lmtp, options: { routes } });
   forget = () => {
     for (const name of readdirSync(engine.spoolFolder)) rmSync(join(engine.spoolFolder, name), { recursive: true });
   };

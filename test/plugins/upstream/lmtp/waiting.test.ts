@@ -6,7 +6,7 @@ import { directory, type Directory, type MailUser } from '../../../../core/contr
 import { provide } from '../../../../core/host/service.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
-import { address, proxyGround, said, send, text } from '../proxy/proxy-ground.js';
+import { address, proxyFixture, said, send, text } from '../proxy/proxy-fixture.js';
 
 const anna = 'anna@office.example';
 
@@ -27,7 +27,7 @@ test('a message that no connection is free for is put off in time, and not sent 
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: [held, undefined] } });
   const hosts = [`127.0.0.1:${sink.port}`];
   const route = { domains: ['office.example'], hosts, tls: 'never', verify: 'directory', maxConnections: 1 };
-  const { client } = await proxyGround(t, {
+  const { client } = await proxyFixture(t, {
     plugin: lmtp,
     lent: [provide(directory, people as Directory)],
     options: { routes: [{ ...route, timeouts: { answerSeconds: 1 } }] },
@@ -50,7 +50,7 @@ test('a server that is slow with each of many recipients is not waited for longe
   const hosts = [`127.0.0.1:${sink.port}`];
   for (const verify of ['rcpt', 'directory']) {
     const route = { domains: ['office.example'], hosts, tls: 'never', verify, timeouts: { dataSeconds: 1 } };
-    const { client, holders } = await proxyGround(t, {
+    const { client, holders } = await proxyFixture(t, {
       plugin: lmtp,
       lent: [provide(directory, people as Directory)],
       options: { routes: [route] },

@@ -6,7 +6,7 @@ import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { proxy } from '../../../../plugins/upstream/proxy/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 import { until } from '../../../support/until.js';
-import { address, proxyGround } from './proxy-ground.js';
+import { address, proxyFixture } from './proxy-fixture.js';
 
 const partner = 'ben@partner.example';
 
@@ -18,7 +18,7 @@ for (const [plugin, protocol, optionsOf] of [
     const sink = await SmtpSink.start(t, { protocol });
     const server = { hosts: ['127.0.0.1'], port: sink.port, tls: 'never', maxConnections: 1 };
     const options = optionsOf({ ...server, timeouts: { answerSeconds: 2 } });
-    const { client, pipeline } = await proxyGround(t, { plugin, options });
+    const { client, pipeline } = await proxyFixture(t, { plugin, options });
     const gate = new EventEmitter();
     let asked = 0;
     let ended = 0;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type Rule, SmtpSink, type SinkStep } from '../../../support/smtp-sink.js';
-import { address, proxyGround, send } from './proxy-ground.js';
+import { address, proxyFixture, send } from './proxy-fixture.js';
 
 const ben = 'ben@partner.example';
 
@@ -23,7 +23,7 @@ describe(
         const good = await SmtpSink.start(t, { capabilities });
         const hosts = [`127.0.0.1:${hung.port}`, `127.0.0.1:${good.port}`];
         const limits = { timeouts: { answerSeconds: 1 }, breaker: { failures: 2 } };
-        const { client, health } = await proxyGround(t, {
+        const { client, health } = await proxyFixture(t, {
           options: { rules: [{ rcpt: '.*@partner\\.example', hosts, tls: 'never', ...limits }] },
         });
         const session = await client();
@@ -45,7 +45,7 @@ describe('a host that leaves at the first RCPT is passed over', () => {
       const leaving = await SmtpSink.start(t, { capabilities, steps: { rcpt: { close: '' } } });
       const good = await SmtpSink.start(t, { capabilities });
       const hosts = [`127.0.0.1:${leaving.port}`, `127.0.0.1:${good.port}`];
-      const { client } = await proxyGround(t, {
+      const { client } = await proxyFixture(t, {
         options: { rules: [{ rcpt: '.*@partner\\.example', hosts, tls: 'never' }] },
       });
       assert.match(await send(await client(), ben), /^250 /);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Ending } from '../../../support/ending.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
-import { proxyGround, send } from './proxy-ground.js';
+import { proxyFixture, send } from './proxy-fixture.js';
 
 const ben = 'ben@partner.example';
 
@@ -13,7 +13,7 @@ async function twoHosts(t: Ending, steps: SinkScript['steps'] & object, seconds 
   const good = await SmtpSink.start(t, script);
   const hosts = [`127.0.0.1:${hung.port}`, `127.0.0.1:${good.port}`];
   const limits = { timeouts: { dataSeconds: 1 }, breaker: { failures: 2, seconds } };
-  const { client, health } = await proxyGround(t, {
+  const { client, health } = await proxyFixture(t, {
     options: { rules: [{ rcpt: '.*@partner\\.example', hosts, protocol, tls: 'never', ...limits }] },
   });
   return { hung, good, client: await client(), health };

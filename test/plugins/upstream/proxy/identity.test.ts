@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { next, reject } from '../../../../core/pipeline/verdict.js';
 import { ProxyOptions } from '../../../../plugins/upstream/proxy/options.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
-import { address, proxyGround, said, send, text, usual } from './proxy-ground.js';
+import { address, proxyFixture, said, send, text, usual } from './proxy-fixture.js';
 
 const partner = 'ben@partner.example';
 
@@ -12,9 +12,9 @@ const partner = 'ben@partner.example';
 async function identified(t: TestContext, script: SinkScript = {}, more: object = {}) {
   const sink = await SmtpSink.start(t, { capabilities: ['XCLIENT ADDR'], ...script });
   const rule = { name: 'partner', rcpt: '.*@partner\\.example', hosts: ['127.0.0.1'], port: sink.port, xclient: true };
-  const ground = await proxyGround(t, { options: { rules: [{ ...rule, ...usual, ...more }] } });
+  const fixture = await proxyFixture(t, { options: { rules: [{ ...rule, ...usual, ...more }] } });
   const told = (): number => sink.commands.filter((line) => line.startsWith('XCLIENT')).length;
-  return { sink, ground, told, client: await ground.client() };
+  return { sink, fixture, told, client: await fixture.client() };
 }
 
 test('a message whose connection was lost behind RCPT is sent over another one of its client', async (t) => {
@@ -26,8 +26,8 @@ test('a message whose connection was lost behind RCPT is sent over another one o
 });
 
 test('a message that has lost a recipient here is sent over the connection of its client', async (t) => {
-  const { sink, ground, told, client } = await identified(t);
-  ground.pipeline.on('site', 'rcptTo', { order: 'last' }, ({ address: one }) =>
+  const { sink, fixture, told, client } = await identified(t);
+  fixture.pipeline.on('site', 'rcptTo', { order: 'last' }, ({ address: one }) =>
     one.local === 'evil' ? reject(550, '5.7.1', 'Not him') : next(),
   );
   await address(client, 'evil@partner.example', partner);
@@ -36,12 +36,12 @@ test('a message that has lost a recipient here is sent over the connection of it
 });
 
 test('connections of clients who stay are closed when their rule is changed, those in use behind the message', async (t) => {
-  const { sink, ground, client } = await identified(t);
+  const { sink, fixture, client } = await identified(t);
   await send(client, partner);
-  const busy = await ground.client();
+  const busy = await fixture.client();
   await address(busy, partner);
   assert.equal(sink.open, 2);
-  await ground.running.reconfigure?.(ProxyOptions.parse({ rules: [] }));
+  await fixture.running.reconfigure?.(ProxyOptions.parse({ rules: [] }));
   await sink.until(({ open }) => open === 1);
   assert.match(said(await busy.data(text)), /^250 /);
   await sink.until(({ open }) => open === 0);

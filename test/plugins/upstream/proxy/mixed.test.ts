@@ -3,14 +3,14 @@ import { describe, test, type TestContext } from 'node:test';
 import { next, reject } from '../../../../core/pipeline/verdict.js';
 import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
 import { refused, deferred } from '../../../core/pipeline/fake-target.js';
-import { address, proxyGround, said, send, text, type ProxyGroundOptions } from './proxy-ground.js';
+import { address, proxyFixture, said, send, text, type ProxyFixtureOptions } from './proxy-fixture.js';
 
 const queued = /^250 2\.0\.0 Ok: queued as /;
 const local = 'x@localhost';
 const one = 'ben@one.example';
 const two = 'cleo@two.example';
 
-interface Given extends Omit<ProxyGroundOptions, 'options'> {
+interface Given extends Omit<ProxyFixtureOptions, 'options'> {
   readonly one?: SinkScript;
   readonly two?: SinkScript;
   /** Of both rules. */
@@ -32,8 +32,8 @@ async function between(t: TestContext, given: Given = {}) {
     ...given.rule,
   });
   const rules = [ruleOf('one', first, given.one), ruleOf('two', second, given.two)];
-  const ground = await proxyGround(t, { ...given, options: { rules } });
-  return { ...ground, first, second, client: await ground.client(given.modes?.[0]) };
+  const fixture = await proxyFixture(t, { ...given, options: { rules } });
+  return { ...fixture, first, second, client: await fixture.client(given.modes?.[0]) };
 }
 
 describe('local and proxied recipients in one message', () => {

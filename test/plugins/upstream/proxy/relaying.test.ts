@@ -3,7 +3,7 @@ import { describe, test, type TestContext } from 'node:test';
 import { next, reject } from '../../../../core/pipeline/verdict.js';
 import { suiteEnding } from '../../../support/ending.js';
 import { type Rule, SmtpSink, type SinkScript, type SinkStep } from '../../../support/smtp-sink.js';
-import { address, proxyGround, said, send, text, usual, type ProxyGround } from './proxy-ground.js';
+import { address, proxyFixture, said, send, text, usual, type ProxyFixture } from './proxy-fixture.js';
 
 const partner = 'ben@partner.example';
 const queued = /^250 2\.0\.0 Ok: queued as /;
@@ -12,13 +12,15 @@ const queued = /^250 2\.0\.0 Ok: queued as /;
 async function proxied(t: TestContext, script: SinkScript = {}, rule: object = {}) {
   const sink = await SmtpSink.start(t, script);
   const rules = [{ name: 'partner', rcpt: '.*@partner\\.example', hosts: ['127.0.0.1'], port: sink.port, ...usual }];
-  const ground: ProxyGround = await proxyGround(t, { options: { rules: rules.map((one) => ({ ...one, ...rule })) } });
-  return { sink, ground, client: await ground.client() };
+  const fixture: ProxyFixture = await proxyFixture(t, {
+    options: { rules: rules.map((one) => ({ ...one, ...rule })) },
+  });
+  return { sink, fixture, client: await fixture.client() };
 }
 
 describe('a recipient of a rule', () => {
   test('is asked for at its server, and the message goes there as it came', async (t) => {
-    const { sink, client, ground } = await proxied(t, {
+    const { sink, client, fixture } = await proxied(t, {
       steps: { rcpt: '250 2.1.5 Ben is here', dot: '250 2.6.0 Got it as 42' },
     });
     assert.deepEqual(await address(client, partner), ['250 2.1.5 Ben is here']);
@@ -29,7 +31,7 @@ describe('a recipient of a rule', () => {
       message?.text.toString() ?? '',
       /^Received: from client\.example .*\r\nSubject: A test\r\n\r\nHello\r\n\.dot\r\n$/s,
     );
-    assert.deepEqual(ground.holders(), []);
+    assert.deepEqual(fixture.holders(), []);
   });
 
   test('gets what its server says word for word', async (t) => {
@@ -67,8 +69,8 @@ type Case = readonly [step: SinkStep, rule: Rule, answer: RegExp];
 /** A sink and a rule for each case, all in one server: `ben@case-0.example` is for the first. */
 function behaving(cases: readonly Case[]) {
   const ending = suiteEnding();
-  let made: Promise<ProxyGround> | undefined;
-  const start = async (): Promise<ProxyGround> => {
+  let made: Promise<ProxyFixture> | undefined;
+  const start = async (): Promise<ProxyFixture> => {
     const sinks = await Promise.all(cases.map(([step, rule]) => SmtpSink.start(ending, { steps: { [step]: rule } })));
     const rules = sinks.map(({ port }, index) => ({
       rcpt: `.*@case-${index}\\.example`,
@@ -76,7 +78,7 @@ function behaving(cases: readonly Case[]) {
       tls: 'never',
       timeouts: isSilent(cases[index]?.[1]) ? { answerSeconds: 1, dataSeconds: 1 } : {},
     }));
-    return proxyGround(ending, { options: { rules } });
+    return proxyFixture(ending, { options: { rules } });
   };
   return () => (made ??= start());
 }
@@ -101,12 +103,12 @@ const afterwards: readonly Case[] = [
 ];
 
 describe('the answer to the message is that of the server', { concurrency: true }, () => {
-  const ground = behaving(afterwards);
+  const fixture = behaving(afterwards);
   afterwards.forEach(([step, rule, answer], index) => {
     test(`${step}: ${JSON.stringify(rule)}`, async () => {
-      const client = await (await ground()).client();
+      const client = await (await fixture()).client();
       assert.match(await send(client, `ben@case-${index}.example`), answer);
-      assert.deepEqual((await ground()).holders(), []);
+      assert.deepEqual((await fixture()).holders(), []);
       assert.equal((await client.command('NOOP')).code, 250, 'the session goes on');
       client.close();
     });
@@ -135,10 +137,10 @@ const before: readonly Case[] = [
 ];
 
 describe('a server that fails before the message', { concurrency: true }, () => {
-  const ground = behaving(before);
+  const fixture = behaving(before);
   before.forEach(([step, rule, answer], index) => {
     test(`${step}: ${JSON.stringify(rule)}`, async () => {
-      const client = await (await ground()).client();
+      const client = await (await fixture()).client();
       const [reply = ''] = await address(client, `ben@case-${index}.example`);
       assert.match(reply, answer);
       const { code } = await client.command('RCPT TO:<x@localhost>');
@@ -157,17 +159,17 @@ test('a server is asked once for a transaction whose sender it refuses', async (
 
 describe('connections to the server', () => {
   test('are used again, in a session and by the next one', async (t) => {
-    const { client, sink, ground } = await proxied(t);
+    const { client, sink, fixture } = await proxied(t);
     for (let n = 0; n < 3; n += 1) assert.match(await send(client, partner), /^250 /);
-    const other = await ground.client();
+    const other = await fixture.client();
     assert.match(await send(other, partner), /^250 /);
     assert.equal(sink.connections, 1);
     assert.equal(sink.messages.length, 4);
   });
 
   test('serve one transaction at a time', async (t) => {
-    const { client, sink, ground } = await proxied(t);
-    const other = await ground.client();
+    const { client, sink, fixture } = await proxied(t);
+    const other = await fixture.client();
     await address(client, partner);
     await address(other, partner);
     assert.equal(sink.connections, 2);
@@ -182,11 +184,11 @@ describe('connections to the server', () => {
     ['a refused message', (client) => client.data('nul \0\r\n')],
   ] as const satisfies readonly (readonly [string, (client: ProxiedClient) => Promise<unknown>])[]) {
     test(`forget a transaction that ends by ${how}`, async (t) => {
-      const { client, sink, ground } = await proxied(t);
+      const { client, sink, fixture } = await proxied(t);
       await address(client, partner);
       await act(client);
       await sink.until(({ commands }) => commands.includes('RSET'));
-      const other = await ground.client();
+      const other = await fixture.client();
       assert.match(await send(other, partner), /^250 /);
       assert.deepEqual([sink.connections, sink.messages.length], [1, 1]);
     });
@@ -213,7 +215,7 @@ describe('connections to the server', () => {
   });
 });
 
-type ProxiedClient = Awaited<ReturnType<ProxyGround['client']>>;
+type ProxiedClient = Awaited<ReturnType<ProxyFixture['client']>>;
 
 describe('what the message needs and the server does not offer', () => {
   test('is refused at RCPT where that can be known', async (t) => {
@@ -273,7 +275,7 @@ test('the original recipient goes on as he was written', async (t) => {
 
 describe('who the client is', () => {
   test('is told by XCLIENT where that is wanted and offered, over a connection of its own', async (t) => {
-    const { client, sink, ground } = await proxied(
+    const { client, sink, fixture } = await proxied(
       t,
       { capabilities: ['XCLIENT ADDR PORT HELO PROTO LOGIN'] },
       { xclient: true },
@@ -282,7 +284,7 @@ describe('who the client is', () => {
     await send(client, partner);
     assert.match(sink.commands[1] ?? '', /^XCLIENT ADDR=127\.0\.0\.1 PORT=\d+ HELO=client\.example PROTO=ESMTP$/);
     assert.equal(sink.connections, 1);
-    await send(await ground.client(), partner);
+    await send(await fixture.client(), partner);
     assert.equal(sink.connections, 2);
     client.close();
     await sink.until(({ open }) => open === 1);
@@ -296,8 +298,8 @@ describe('who the client is', () => {
 });
 
 test('the answer of a hook behind the rule counts, and its recipients are not sent', async (t) => {
-  const { client, sink, ground } = await proxied(t);
-  ground.pipeline.on('site', 'rcptTo', { order: 'last' }, ({ address: one }) =>
+  const { client, sink, fixture } = await proxied(t);
+  fixture.pipeline.on('site', 'rcptTo', { order: 'last' }, ({ address: one }) =>
     one.local === 'evil' ? reject(550, '5.7.1', 'Not him') : next(),
   );
   assert.deepEqual(await address(client, 'evil@partner.example', partner), [
@@ -312,7 +314,7 @@ test('the answer of a hook behind the rule counts, and its recipients are not se
 });
 
 test('a local recipient is none of the rule', async (t) => {
-  const { client, sink, ground } = await proxied(t);
+  const { client, sink, fixture } = await proxied(t);
   assert.match(await send(client, 'x@localhost'), queued);
-  assert.deepEqual([ground.holders(), sink.connections], [['local x@localhost'], 0]);
+  assert.deepEqual([fixture.holders(), sink.connections], [['local x@localhost'], 0]);
 });

@@ -11,33 +11,33 @@ import {
 import { systemClock } from '../../../../core/clock.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
-import { message, ReadingGround } from '../reading-ground.js';
+import { message, ReadingFixture } from '../reading-fixture.js';
 
 const thread = new FolderThread();
 
 /** A mailbox that another program fills and changes, and a reader that keeps what it reads in files. */
-export class CacheGround {
-  readonly reading: ReadingGround;
+export class CacheFixture {
+  readonly reading: ReadingFixture;
   /** Where the files of the cache are. */
   readonly files: string;
   readonly #limits: CacheLimits;
   #reader: StoreReader | undefined;
   #count = 0;
 
-  private constructor(reading: ReadingGround, files: string, limits: CacheLimits) {
+  private constructor(reading: ReadingFixture, files: string, limits: CacheLimits) {
     this.reading = reading;
     this.files = files;
     this.#limits = limits;
   }
 
-  static async open(test: Ending, limits: Partial<CacheLimits> = {}): Promise<CacheGround> {
-    const ground = new CacheGround(await ReadingGround.open(test), await temporaryFolder(test), {
+  static async open(test: Ending, limits: Partial<CacheLimits> = {}): Promise<CacheFixture> {
+    const fixture = new CacheFixture(await ReadingFixture.open(test), await temporaryFolder(test), {
       ...cacheLimits,
       keptFrom: 5,
       ...limits,
     });
-    atEnd(test, () => ground.restart());
-    return ground;
+    atEnd(test, () => fixture.restart());
+    return fixture;
   }
 
   /** Lets go of everything that is in memory. */

@@ -11,7 +11,7 @@ import type { Ending } from '../../../support/ending.js';
 import type { SmtpClient } from '../../../support/smtp-client.js';
 import { configurationOf, openPluginSite } from '../../plugin-site.js';
 
-export interface ProxyGroundOptions {
+export interface ProxyFixtureOptions {
   readonly plugin?: Plugin;
   /** Of the plugin. */
   readonly options: object;
@@ -25,7 +25,7 @@ export interface ProxyGroundOptions {
 }
 
 /** The plugin with the real engine, and targets that only note what they get; `x@localhost` is local. */
-export async function proxyGround(test: Ending, given: ProxyGroundOptions) {
+export async function proxyFixture(test: Ending, given: ProxyFixtureOptions) {
   const { plugin = proxy, options, modes = ['mx'], queueless = false } = given;
   // That there is one is all that is asked of it.
   const queue = {} as RelayQueue;
@@ -67,7 +67,7 @@ export async function proxyGround(test: Ending, given: ProxyGroundOptions) {
   };
 }
 
-export type ProxyGround = Awaited<ReturnType<typeof proxyGround>>;
+export type ProxyFixture = Awaited<ReturnType<typeof proxyFixture>>;
 
 /** Bytes of replies without the line ends. */
 export const said = ({ raw }: { readonly raw: string }): string => raw.trimEnd();

@@ -20,7 +20,7 @@ export interface HandedIn {
   readonly message: string;
 }
 
-export interface DraftGround extends DraftService {
+export interface DraftFixture extends DraftService {
   readonly root: string;
   readonly reader: StoreReader;
   readonly handedIn: HandedIn[];
@@ -39,7 +39,7 @@ export async function openDrafts(
   data: string,
   files: FileLayer = nodeFiles,
   known?: StoreReader,
-): Promise<DraftGround> {
+): Promise<DraftFixture> {
   const root = join(data, 'mail');
   const home = join(root, 'example.org', 'ann');
   for (const part of ['new', 'cur', 'tmp']) await mkdir(join(home, part), { recursive: true });
@@ -48,7 +48,7 @@ export async function openDrafts(
   const handedIn: HandedIn[] = [];
   const prepared = join(data, 'drafts');
   await mkdir(prepared, { recursive: true });
-  const desk = await openDraftService({
+  const draftServices = await openDraftService({
     reader,
     names: new UniqueNames({ host: 'mail.example.org', clock: systemClock }),
     provide: async (mailbox, name) => {
@@ -74,7 +74,7 @@ export async function openDrafts(
   const namesIn = async (folder = 'Drafts') =>
     (await readdir(join(home, `.${folder}`, 'cur')).catch(() => [] as string[])).toSorted((a, b) => a.localeCompare(b));
   return {
-    ...desk,
+    ...draftServices,
     root,
     reader,
     handedIn,

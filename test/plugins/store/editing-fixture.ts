@@ -8,7 +8,7 @@ import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 import { openStoreEditor, type ReadStatus, type StoreEditor } from '../../../plugins/store/messages/message-editor.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import type { Ending } from '../../support/ending.js';
-import { ReadingGround } from './reading-ground.js';
+import { ReadingFixture } from './reading-fixture.js';
 
 export interface EditingOptions {
   readonly files?: FileLayer;
@@ -17,23 +17,23 @@ export interface EditingOptions {
 }
 
 /** A mailbox on the disk with a reader and an editor of it. */
-export class EditingGround {
-  readonly reading: ReadingGround;
+export class EditingFixture {
+  readonly reading: ReadingFixture;
   readonly editor: StoreEditor;
   readonly sentences: readonly string[];
 
-  private constructor(reading: ReadingGround, editor: StoreEditor, sentences: readonly string[]) {
+  private constructor(reading: ReadingFixture, editor: StoreEditor, sentences: readonly string[]) {
     this.reading = reading;
     this.editor = editor;
     this.sentences = sentences;
   }
 
-  static async open(test: Ending, options: EditingOptions = {}): Promise<EditingGround> {
-    return EditingGround.over(await ReadingGround.open(test), options);
+  static async open(test: Ending, options: EditingOptions = {}): Promise<EditingFixture> {
+    return EditingFixture.over(await ReadingFixture.open(test), options);
   }
 
   /** Another editor of the same mailbox, as after a restart. */
-  static async over(reading: ReadingGround, options: EditingOptions = {}): Promise<EditingGround> {
+  static async over(reading: ReadingFixture, options: EditingOptions = {}): Promise<EditingFixture> {
     const { files = nodeFiles, quota = null, clock = systemClock } = options;
     const { log, sentences } = rememberingLog();
     const editor = await openStoreEditor({
@@ -45,7 +45,7 @@ export class EditingGround {
       log,
       files,
     });
-    return new EditingGround(reading, editor, sentences);
+    return new EditingFixture(reading, editor, sentences);
   }
 
   get mailbox() {

@@ -15,24 +15,24 @@ export interface Asked {
 }
 
 /** Keys of `http`, keys of `smtp` beside the listeners, and other keys of the configuration. */
-export interface GroundOptions {
+export interface FixtureOptions {
   readonly http?: object;
   readonly smtp?: object;
   readonly rest?: object;
 }
 
 /** The whole server with an account of each role, asked over raw sockets. */
-export class HttpGround {
+export class HttpFixture {
   readonly server: InProcessServer;
 
   private constructor(server: InProcessServer) {
     this.server = server;
   }
 
-  static async start(ending: Ending, { http = {}, smtp = {}, rest = {} }: GroundOptions = {}): Promise<HttpGround> {
+  static async start(ending: Ending, { http = {}, smtp = {}, rest = {} }: FixtureOptions = {}): Promise<HttpFixture> {
     const others = JSON.stringify({ ...rest, http: { accounts, ...http } });
     const mail = JSON.stringify(smtp).replace(/^\{/, `{ listeners: ${freeListeners}, `);
-    return new HttpGround(
+    return new HttpFixture(
       await startInProcess(
         ending,
         others.replace(/^\{/, () => `{ smtp: ${mail}, `),

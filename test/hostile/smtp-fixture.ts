@@ -16,7 +16,7 @@ export const password = 'rye bread and cheese';
 export const header = 'From: a@sender.example\r\nSubject: hostile\r\n\r\n';
 
 /** The whole server with one listener of each kind, for clients that mean harm. */
-export class SmtpGround {
+export class SmtpFixture {
   readonly server: InProcessServer;
   /** Message files never change, so each is read once. */
   readonly #read = new Map<string, string>();
@@ -31,7 +31,7 @@ export class SmtpGround {
     smtp: object = {},
     rest: object = {},
     prepare?: (folder: string) => Promise<void>,
-  ): Promise<SmtpGround> {
+  ): Promise<SmtpFixture> {
     const listeners = [
       { mode: 'mx', port: 0 },
       { mode: 'submission', port: 0, allowPlaintextAuth: true },
@@ -39,7 +39,7 @@ export class SmtpGround {
       { name: 'tls', mode: 'submission', port: 0, tls: 'starttls', ...selfSigned() },
     ];
     const config = JSON.stringify({ ...rest, smtp: { listeners, ...smtp } });
-    return new SmtpGround(await startInProcess(ending, config, {}, prepare));
+    return new SmtpFixture(await startInProcess(ending, config, {}, prepare));
   }
 
   async addUser(username: string): Promise<void> {

@@ -9,7 +9,7 @@ import type { HandClock } from '../hand-clock.js';
 import { claiming, newEntry, type EntryWishes } from '../queue-entries.js';
 
 /** A queue under test, and what it stands on. */
-export interface QueueGround {
+export interface QueueFixture {
   readonly queue: RelayQueue;
   readonly clock: HandClock;
   /** A message as it comes from the spool. */
@@ -18,21 +18,21 @@ export interface QueueGround {
   reopen(): Promise<RelayQueue>;
 }
 
-export type OpenQueueGround = (test: Ending, options?: { readonly maxEntries?: number }) => Promise<QueueGround>;
+export type OpenQueueFixture = (test: Ending, options?: { readonly maxEntries?: number }) => Promise<QueueFixture>;
 
 /** Accepts an entry. */
-export async function accept(ground: QueueGround, wishes: EntryWishes = {}, body?: string): Promise<NewEntry> {
-  const entry = newEntry(ground.clock.now(), wishes);
-  const message = await ground.message(body);
-  const prepared = await ground.queue.prepare(entry, message);
+export async function accept(fixture: QueueFixture, wishes: EntryWishes = {}, body?: string): Promise<NewEntry> {
+  const entry = newEntry(fixture.clock.now(), wishes);
+  const message = await fixture.message(body);
+  const prepared = await fixture.queue.prepare(entry, message);
   await prepared.commit();
   prepared.release();
   await message.release();
   return entry;
 }
 
-export async function claimOne(ground: Pick<QueueGround, 'queue' | 'clock'>): Promise<Lease> {
-  const [lease] = await ground.queue.claim(claiming(ground.clock.now(), { limit: 1 }));
+export async function claimOne(fixture: Pick<QueueFixture, 'queue' | 'clock'>): Promise<Lease> {
+  const [lease] = await fixture.queue.claim(claiming(fixture.clock.now(), { limit: 1 }));
   assert.ok(lease !== undefined, 'something is due');
   return lease;
 }

@@ -1,5 +1,5 @@
-import { examplePath, HttpGround } from '../hostile/http-ground.js';
-import { SmtpGround } from '../hostile/smtp-ground.js';
+import { examplePath, HttpFixture } from '../hostile/http-fixture.js';
+import { SmtpFixture } from '../hostile/smtp-fixture.js';
 import type { Ending } from '../support/ending.js';
 import { dialogueTarget } from './dialogue.js';
 import { messagePageTarget } from './message-page.js';
@@ -9,17 +9,17 @@ import { requestTarget } from './requests.js';
 import type { FuzzTarget } from './target.js';
 
 /** The targets, and what starts the servers that they talk to; those stop when the test ends. */
-export function fuzzGround(ending: Ending): {
+export function fuzzFixture(ending: Ending): {
   readonly targets: readonly FuzzTarget[];
   readonly start: () => Promise<void>;
 } {
-  let smtp: SmtpGround | undefined;
-  let http: HttpGround | undefined;
-  const smtpGround = (): SmtpGround => {
+  let smtp: SmtpFixture | undefined;
+  let http: HttpFixture | undefined;
+  const smtpFixture = (): SmtpFixture => {
     if (smtp === undefined) throw new Error('the servers have not started');
     return smtp;
   };
-  const httpGround = (): HttpGround => {
+  const httpFixture = (): HttpFixture => {
     if (http === undefined) throw new Error('the servers have not started');
     return http;
   };
@@ -27,15 +27,15 @@ export function fuzzGround(ending: Ending): {
     targets: [
       addressTarget,
       headerTarget,
-      dialogueTarget(smtpGround, 'mx'),
-      dialogueTarget(smtpGround, 'submission'),
-      dialogueTarget(smtpGround, 'lmtp'),
-      messageTextTarget(smtpGround),
-      requestTarget(httpGround),
-      messagePageTarget(httpGround),
+      dialogueTarget(smtpFixture, 'mx'),
+      dialogueTarget(smtpFixture, 'submission'),
+      dialogueTarget(smtpFixture, 'lmtp'),
+      messageTextTarget(smtpFixture),
+      requestTarget(httpFixture),
+      messagePageTarget(httpFixture),
     ],
     start: async () => {
-      [smtp, http] = await Promise.all([SmtpGround.start(ending), HttpGround.start(ending)]);
+      [smtp, http] = await Promise.all([SmtpFixture.start(ending), HttpFixture.start(ending)]);
       // Templates and descriptions are made at their first use, once; that is no work for what comes in.
       for (const { path } of http.endpoints.filter(({ method }) => method === 'GET')) {
         await http.ask('GET', examplePath(path), { headers: ['Accept: text/html'] });

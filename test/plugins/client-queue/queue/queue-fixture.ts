@@ -14,13 +14,13 @@ import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { HandClock } from '../../../support/hand-clock.js';
-import type { QueueGround } from '../../../support/relay-queue/ground.js';
+import type { QueueFixture } from '../../../support/relay-queue/fixture.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 
 const returnPath = Buffer.from('Return-Path: <sender@home.example>\r\n');
 const trace = Buffer.from('Received: from a by b;\r\n\tSat, 21 Nov 2026 00:00:00 +0000\r\n');
 
-export interface FileQueueGround extends QueueGround {
+export interface FileQueueFixture extends QueueFixture {
   queue: OpenedRelayQueue;
   readonly folder: string;
   readonly files: FaultyFiles;
@@ -32,11 +32,11 @@ export interface FileQueueGround extends QueueGround {
   afterCrash(options?: Partial<RelayQueueOptions>): Promise<OpenedRelayQueue>;
 }
 
-export async function fileQueueGround(
+export async function fileQueueFixture(
   test: Ending,
   wishes: Partial<RelayQueueOptions> = {},
   spoolWishes: Partial<SpoolOptions> = {},
-): Promise<FileQueueGround> {
+): Promise<FileQueueFixture> {
   const root = await temporaryFolder(test);
   // Files have the time of the machine, and are compared with it.
   const clock = new HandClock(systemClock.now());
@@ -71,7 +71,7 @@ export async function fileQueueGround(
     for (const queue of opened) await queue.close().catch(() => undefined);
     await spool.close();
   });
-  const ground: FileQueueGround = {
+  const fixture: FileQueueFixture = {
     queue: await open(),
     folder,
     files,
@@ -81,17 +81,17 @@ export async function fileQueueGround(
     options,
     message: (body) => spooled(spool, body),
     reopen: async (changed) => {
-      await ground.queue.close();
-      ground.queue = await open(changed);
-      return ground.queue;
+      await fixture.queue.close();
+      fixture.queue = await open(changed);
+      return fixture.queue;
     },
     afterCrash: async (changed) => {
       await kill();
-      ground.queue = await open(changed);
-      return ground.queue;
+      fixture.queue = await open(changed);
+      return fixture.queue;
     },
   };
-  return ground;
+  return fixture;
 }
 
 /**

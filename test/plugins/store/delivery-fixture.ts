@@ -20,7 +20,7 @@ export const prologue = { returnPath: Buffer.from('Return-Path: <>\r\n'), trace:
 export const whole = Buffer.concat([prologue.returnPath, prologue.trace, body]);
 
 /** A store over a temporary folder, with a disk that can fail. */
-export interface DeliveryGround {
+export interface DeliveryFixture {
   readonly root: string;
   readonly mail: string;
   readonly files: FaultyFiles;
@@ -41,7 +41,7 @@ export interface StoreOptions {
 export async function openStore(
   test: Parameters<typeof temporaryFolder>[0],
   { root: known, quotas }: StoreOptions = {},
-): Promise<DeliveryGround> {
+): Promise<DeliveryFixture> {
   const root = await temporaryFolder(test);
   const mail = known ?? join(root, 'mail');
   await mkdir(mail, { recursive: true });
@@ -114,7 +114,7 @@ export async function spooled(spool: FileSpool, content = body): Promise<Spooled
 
 /** As the pipeline does it. */
 export async function deliver(
-  { target, spool }: DeliveryGround,
+  { target, spool }: DeliveryFixture,
   recipients: readonly Recipient[],
   content = body,
   transaction = transactionOf(recipients),
@@ -134,14 +134,17 @@ export async function deliver(
   }
 }
 
-export function inboxOf({ mail }: Pick<DeliveryGround, 'mail'>, user: string): string {
+export function inboxOf({ mail }: Pick<DeliveryFixture, 'mail'>, user: string): string {
   const at = user.lastIndexOf('@');
   return join(mail, user.slice(at + 1), user.slice(0, at), 'new');
 }
 
 /** The messages in `new` of that user, by name. */
-export async function inbox(ground: Pick<DeliveryGround, 'mail'>, user: string): Promise<ReadonlyMap<string, Buffer>> {
-  const folder = inboxOf(ground, user);
+export async function inbox(
+  fixture: Pick<DeliveryFixture, 'mail'>,
+  user: string,
+): Promise<ReadonlyMap<string, Buffer>> {
+  const folder = inboxOf(fixture, user);
   const names = await readdir(folder);
   return new Map(await Promise.all(names.map(async (name) => [name, await readFile(join(folder, name))] as const)));
 }

@@ -17,7 +17,7 @@ import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-export interface OutboundGroundOptions {
+export interface OutboundFixtureOptions {
   /** Of the plugin. */
   readonly options?: object;
   /** Servers by domain: addresses, dialled at the port of the options. */
@@ -41,10 +41,10 @@ export interface Enqueued {
   readonly entry?: Partial<NewEntry>;
 }
 
-export type OutboundGround = Awaited<ReturnType<typeof outboundGround>>;
+export type OutboundFixture = Awaited<ReturnType<typeof outboundFixture>>;
 
 /** Queue and worker without a server around them: what is handed in and what is delivered locally is only noted. */
-export async function outboundGround(test: Ending, given: OutboundGroundOptions = {}) {
+export async function outboundFixture(test: Ending, given: OutboundFixtureOptions = {}) {
   const folder = given.folder ?? (await temporaryFolder(test));
   const { log, sentences } = rememberingLog();
   const { clock = systemClock } = given;
@@ -188,7 +188,7 @@ export function outcomes({ recipients }: Entry): readonly string[] {
   );
 }
 
-function finderOf(hops: NonNullable<OutboundGroundOptions['hops']>): HopFinder {
+function finderOf(hops: NonNullable<OutboundFixtureOptions['hops']>): HopFinder {
   const found = (site: string, addresses: readonly string[]): FoundHops => ({
     outcome: 'found',
     site,

@@ -3,7 +3,7 @@ import type { WatchedEvent } from '../../../core/pipeline/events.js';
 import type { DeliveryDeadline } from '../../../core/pipeline/commit.js';
 import type { Recipient, ListenerMode } from '../../../core/pipeline/transaction.js';
 import { FakeTarget, type FakeTargetOptions } from './fake-target.js';
-import { MemoryMessage, pipelineOf, transactionOf } from './pipeline-ground.js';
+import { MemoryMessage, pipelineOf, transactionOf } from './pipeline-fixture.js';
 
 /** A pipeline with fake targets, and what came of one message through it. */
 export function deliveryOf(targets: Readonly<Record<string, FakeTargetOptions>>) {
@@ -37,8 +37,8 @@ export function deliveryOf(targets: Readonly<Record<string, FakeTargetOptions>>)
     },
     /** Everybody who has the message, in any target. */
     holders: () => Object.values(fakes).flatMap(({ holds }) => holds),
-    deliver(recipients: readonly (string | Recipient)[], mode: ListenerMode = 'mx', patience?: DeliveryDeadline) {
-      return pipeline.snapshot().deliver(transactionOf(recipients, mode), message, patience);
+    deliver(recipients: readonly (string | Recipient)[], mode: ListenerMode = 'mx', timeout?: DeliveryDeadline) {
+      return pipeline.snapshot().deliver(transactionOf(recipients, mode), message, timeout);
     },
   };
 }

@@ -1,17 +1,17 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { CachedFolder, type CacheSite } from './cached-folder.js';
-import { FolderDesk } from './folder-desk.js';
+import { FolderQueries } from './folder-queries.js';
 import type { FolderAnswers, FolderQuestion } from './folder-task.js';
 import { sweepFiles } from './file-sweep.js';
 
-export interface CabinetInput extends CacheSite {
+export interface FolderCacheOptions extends CacheSite {
   /** Maximum bytes of memory for all folders together. */
   readonly memoryBytes: number;
   /** Maximum bytes of all files together. */
   readonly diskBytes: number;
 }
 
-const mostFolders = 500;
+const maxFolders = 500;
 /** Background reading works in slices with pauses, so that other work gets the processor and the disk. */
 const fillAfterMs = 50;
 const sliceMs = 8;
@@ -20,7 +20,7 @@ const pauseMs = 4;
 const keepAfterMs = 2000;
 const keepEveryMs = 30_000;
 
-interface Drawer {
+interface OpenFolder {
   readonly folder: CachedFolder;
   /** Questions being answered. */
   busy: number;
@@ -30,14 +30,14 @@ interface Drawer {
 }
 
 /** The most recently used folders of one site, with a memory limit. */
-export class FolderCabinet {
-  readonly #input: CabinetInput;
+export class FolderCache {
+  readonly #input: FolderCacheOptions;
   /** Least recently used first. */
-  readonly #drawers = new Map<string, Drawer>();
+  readonly #folders = new Map<string, OpenFolder>();
   #isSwept = false;
   #isClosed = false;
 
-  constructor(input: CabinetInput) {
+  constructor(input: FolderCacheOptions) {
     this.#input = input;
   }
 
@@ -47,45 +47,45 @@ export class FolderCabinet {
     question: FolderQuestion,
     now: number,
   ): Promise<FolderAnswers[FolderQuestion['kind']] | undefined> {
-    const drawer = this.#open(path);
-    drawer.busy++;
+    const entry = this.#open(path);
+    entry.busy++;
     try {
-      const answer = await ask(new FolderDesk(drawer.folder, now), question);
-      if (question.kind === 'page' || question.kind === 'select') void this.#fill(drawer);
+      const answer = await ask(new FolderQueries(entry.folder, now), question);
+      if (question.kind === 'page' || question.kind === 'select') void this.#fill(entry);
       return answer;
     } finally {
-      drawer.busy--;
-      this.#keepLater(drawer);
-      this.#makeRoom(drawer);
+      entry.busy--;
+      this.#keepLater(entry);
+      this.#makeRoom(entry);
     }
   }
 
   close(): void {
     this.#isClosed = true;
-    for (const drawer of this.#drawers.values()) this.#shut(drawer);
-    this.#drawers.clear();
+    for (const entry of this.#folders.values()) this.#shut(entry);
+    this.#folders.clear();
   }
 
-  #open(path: string): Drawer {
+  #open(path: string): OpenFolder {
     if (!this.#isSwept && this.#input.files !== null) sweepFiles(this.#input.files, this.#input);
     this.#isSwept = true;
-    const drawer = this.#drawers.get(path) ?? {
+    const entry = this.#folders.get(path) ?? {
       folder: new CachedFolder(this.#input, path),
       busy: 0,
       isFilling: false,
       keptAt: -Infinity,
       timer: undefined,
     };
-    this.#drawers.delete(path);
-    this.#drawers.set(path, drawer);
-    return drawer;
+    this.#folders.delete(path);
+    this.#folders.set(path, entry);
+    return entry;
   }
 
   /** Reads the missing summaries: a search may follow a page. */
-  async #fill(drawer: Drawer): Promise<void> {
-    if (drawer.isFilling) return;
-    drawer.isFilling = true;
-    const { folder } = drawer;
+  async #fill(entry: OpenFolder): Promise<void> {
+    if (entry.isFilling) return;
+    entry.isFilling = true;
+    const { folder } = entry;
     try {
       await pause(fillAfterMs);
       for (let row = 0; !this.#isClosed;) {
@@ -106,53 +106,56 @@ export class FolderCabinet {
         if (folder.log.isFull) break;
       }
     } finally {
-      drawer.isFilling = false;
-      this.#keepLater(drawer);
+      entry.isFilling = false;
+      this.#keepLater(entry);
     }
   }
 
-  #keepLater(drawer: Drawer): void {
+  #keepLater(entry: OpenFolder): void {
     if (this.#isClosed || this.#input.files === null) return;
-    const wait = Math.max(keepAfterMs, drawer.keptAt + keepEveryMs - performance.now());
-    drawer.timer ??= setTimeout(() => this.#keep(drawer), wait);
+    const wait = Math.max(keepAfterMs, entry.keptAt + keepEveryMs - performance.now());
+    entry.timer ??= setTimeout(() => this.#keep(entry), wait);
   }
 
-  #keep(drawer: Drawer): void {
-    drawer.timer = undefined;
-    if (drawer.busy > 0) return this.#keepLater(drawer);
-    drawer.keptAt = performance.now();
+  #keep(entry: OpenFolder): void {
+    entry.timer = undefined;
+    if (entry.busy > 0) return this.#keepLater(entry);
+    entry.keptAt = performance.now();
     try {
-      drawer.folder.keep();
+      entry.folder.keep();
     } catch {
       // A cache file that cannot be written is only a cache miss.
     }
   }
 
-  #makeRoom(latest: Drawer): void {
+  #makeRoom(latest: OpenFolder): void {
     let memory = 0;
-    for (const { folder } of this.#drawers.values()) memory += folder.memory;
-    for (const [path, drawer] of this.#drawers) {
-      if (memory <= this.#input.memoryBytes && this.#drawers.size <= mostFolders) return;
-      if (drawer === latest || drawer.busy > 0 || drawer.isFilling) continue;
-      memory -= drawer.folder.memory;
-      this.#drawers.delete(path);
-      this.#shut(drawer);
+    for (const { folder } of this.#folders.values()) memory += folder.memory;
+    for (const [path, entry] of this.#folders) {
+      if (memory <= this.#input.memoryBytes && this.#folders.size <= maxFolders) return;
+      if (entry === latest || entry.busy > 0 || entry.isFilling) continue;
+      memory -= entry.folder.memory;
+      this.#folders.delete(path);
+      this.#shut(entry);
     }
   }
 
-  #shut(drawer: Drawer): void {
-    clearTimeout(drawer.timer);
-    this.#keep(drawer);
-    clearTimeout(drawer.timer);
-    drawer.folder.close();
+  #shut(entry: OpenFolder): void {
+    clearTimeout(entry.timer);
+    this.#keep(entry);
+    clearTimeout(entry.timer);
+    entry.folder.close();
   }
 }
 
-function ask(desk: FolderDesk, question: FolderQuestion): Promise<FolderAnswers[FolderQuestion['kind']] | undefined> {
-  if (question.kind === 'totals') return desk.totals();
-  if (question.kind === 'page') return desk.page(question.request);
-  if (question.kind === 'select') return desk.select(question.filter);
-  if (question.kind === 'locate') return desk.locate(question.ids, question.trust);
-  if (question.kind === 'entries') return desk.entries(question.containing);
-  return desk.summaries(question.ids);
+function ask(
+  queries: FolderQueries,
+  question: FolderQuestion,
+): Promise<FolderAnswers[FolderQuestion['kind']] | undefined> {
+  if (question.kind === 'totals') return queries.totals();
+  if (question.kind === 'page') return queries.page(question.request);
+  if (question.kind === 'select') return queries.select(question.filter);
+  if (question.kind === 'locate') return queries.locate(question.ids, question.trust);
+  if (question.kind === 'entries') return queries.entries(question.containing);
+  return queries.summaries(question.ids);
 }

@@ -10,11 +10,11 @@ import { StoreReader } from '../../../plugins/store/messages/store-reader.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-/** One for all grounds of a file: to start a thread takes a while. */
+/** One for all fixtures of a file: to start a thread takes a while. */
 const thread = new FolderThread();
 
 /** A mail tree on the disk with one mailbox, `ann@example.org`, and a reader of it. */
-export class ReadingGround {
+export class ReadingFixture {
   readonly root: string;
   readonly reader: StoreReader;
   readonly mailbox = parseMailboxName({ domain: 'example.org', user: 'ann' });
@@ -25,13 +25,13 @@ export class ReadingGround {
     this.reader = reader;
   }
 
-  static async open(test: Ending, parser: Partial<ParserLimits> = {}): Promise<ReadingGround> {
+  static async open(test: Ending, parser: Partial<ParserLimits> = {}): Promise<ReadingFixture> {
     const root = await temporaryFolder(test);
     const reader = await StoreReader.open({ root, clock: systemClock, parser, cache: { thread } });
     atEnd(test, () => reader.close());
-    const ground = new ReadingGround(root, reader);
-    await ground.makeFolder('INBOX');
-    return ground;
+    const fixture = new ReadingFixture(root, reader);
+    await fixture.makeFolder('INBOX');
+    return fixture;
   }
 
   get home(): string {

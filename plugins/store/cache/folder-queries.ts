@@ -11,7 +11,7 @@ import { TimeSlice } from '../../../core/concurrency.js';
 const idsInPiece = 10_000;
 
 /** Answers questions about one folder. Undefined means that there is no such folder. */
-export class FolderDesk {
+export class FolderQueries {
   readonly #folder: CachedFolder;
   readonly #now: number;
   readonly #timeSlice = new TimeSlice();
@@ -29,7 +29,7 @@ export class FolderDesk {
   async page(request: task.PageQuestion): Promise<task.FolderSheet | undefined> {
     const rows = await this.#rows('looked');
     if (rows === undefined) return undefined;
-    const { rows: found, searchedAll } = await this.#matching(rows, request, request.patienceMs);
+    const { rows: found, searchedAll } = await this.#matching(rows, request, request.timeoutMs);
     const list = request.order === 'newest' ? found : found.toReversed();
     const keyAt = (index: number): OrderKey => keyOf(rows, list[index] ?? 0);
     const compare = request.order === 'newest' ? compareNewestFirst : compareOldestFirst;
@@ -85,12 +85,12 @@ export class FolderDesk {
     return known === undefined ? this.#folder.rows(this.#now, trust === 'read') : Promise.resolve(known);
   }
 
-  async #matching(rows: FolderRows, filter: task.MessageQuestion, patienceMs: number): Promise<Found> {
+  async #matching(rows: FolderRows, filter: task.MessageQuestion, timeoutMs: number): Promise<Found> {
     const fitting = filterRows(rows, filter);
     const words = wordsOf(filter.q);
     if (words.length === 0) return { rows: fitting, searchedAll: true };
-    const ground = { timeSlice: this.#timeSlice, until: performance.now() + patienceMs };
-    return searchRows(this.#folder, rows, fitting, words, ground);
+    const deps = { timeSlice: this.#timeSlice, until: performance.now() + timeoutMs };
+    return searchRows(this.#folder, rows, fitting, words, deps);
   }
 
   /** In order; messages that are gone meanwhile are left out. */
