@@ -122,7 +122,7 @@ export function findCommand(
 }
 
 /** For example `plugin new NAME [--typescript]`. */
-export function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
+function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
   return [words, ...takes, ...flags.map((flag) => `[--${flag}]`)].join(' ');
 }
 

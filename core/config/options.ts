@@ -6,7 +6,7 @@ import { SitePluginOption } from '../host/site-files.js';
 import { SmtpOptions } from '../smtp/server/listeners.js';
 import { WatchdogOptions } from '../watchdog/options.js';
 
-export const LogOptions = z.strictObject({
+const LogOptions = z.strictObject({
   level: z
     .enum(['trace', 'debug', 'info', 'warn', 'error'])
     .default('info')

@@ -24,7 +24,7 @@ export interface CacheLimits {
   readonly entries: number;
 }
 
-export const defaultCacheLimits: CacheLimits = {
+const defaultCacheLimits: CacheLimits = {
   minSeconds: 5,
   maxSeconds: 3600,
   unknownSeconds: 300,

@@ -37,7 +37,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): S
 }
 
 /** The last address that is no trusted proxy; anything left of it may be forged. */
-export function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet): string {
+function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet): string {
   let address = peer;
   for (const hop of forwardedFor.split(',').toReversed()) {
     if (!trusted.has(address)) break;

@@ -17,7 +17,7 @@ const forbidden = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b\ufeff/\\]
  * Checks the path of a request as it came in. Everything that could be read in two ways is refused here, once, so that
  * a parameter is decoded exactly once and never holds a separator or a control character.
  */
-export function checkPath(path: string): void {
+function checkPath(path: string): void {
   if (!path.startsWith('/') || /[^\x21-\x7e]|[\\#]/.test(path)) throw unreadable();
   for (const segment of path.split('/')) {
     const decoded = decode(segment);

@@ -2,7 +2,7 @@ import type { Context, Next, Stage } from './exchange.js';
 import { hostName } from './host.js';
 import type { HttpSettings } from './options.js';
 
-export const pagePolicy = [
+const pagePolicy = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",

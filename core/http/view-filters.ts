@@ -43,7 +43,7 @@ export function formatDuration(seconds: number): string {
 }
 
 /** `2026-11-21 00:00:00 UTC`; what is no time is shown as it is. */
-export function formatTime(iso: unknown): string {
+function formatTime(iso: unknown): string {
   const at = Date.parse(String(iso));
   if (Number.isNaN(at)) return String(iso);
   return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')} UTC`;

@@ -78,7 +78,7 @@ function base64Size(bytes: Buffer): number {
 }
 
 /** RFC 2045 §6.7. A `=` without an escape is literal; blanks at the end of a line are dropped. */
-export function decodeQuotedPrintable(bytes: Buffer): Buffer {
+function decodeQuotedPrintable(bytes: Buffer): Buffer {
   const out = Buffer.allocUnsafe(bytes.length);
   let length = 0;
   /** Position up to which nothing is trimmed: encoded blanks are content. */

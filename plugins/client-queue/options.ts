@@ -8,7 +8,7 @@ const seconds = (fallback: number, description: string) =>
 const port = z.int().min(1).max(65535);
 const host = z.string().min(1).max(255);
 
-export const tlsPolicies = ['never', 'opportunistic', 'require'] as const;
+const tlsPolicies = ['never', 'opportunistic', 'require'] as const;
 
 const Credentials = z.strictObject({
   user: z.string().min(1).max(255),

@@ -4,7 +4,7 @@ import { defer, next } from '../../core/pipeline/verdict.js';
 import type { ConfigSettings } from './options.js';
 
 /** Session note: true when the client is in a relay network and may send to any recipient. */
-export const RELAY_NOTE = 'config.relay';
+const RELAY_NOTE = 'config.relay';
 
 /** Refuses new sessions in maintenance mode (RFC 5321 §3.8, 421). */
 export const maintenanceHook =

@@ -205,7 +205,7 @@ function inOrder(findings: readonly ReportedFinding[]): readonly ReportedFinding
 /**
  * Contains names of files, records and remote texts: masks secrets, removes control characters and limits the length.
  */
-export function presentable(finding: ReportedFinding): ReportedFinding {
+function presentable(finding: ReportedFinding): ReportedFinding {
   const { is, todo } = finding;
   return { ...finding, is: sentence(is), ...(todo !== undefined && { todo: sentence(todo) }) };
 }
@@ -262,7 +262,7 @@ function wrapped(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
-export function countByState(findings: readonly ReportedFinding[]): Readonly<Record<FindingState, number>> {
+function countByState(findings: readonly ReportedFinding[]): Readonly<Record<FindingState, number>> {
   const count = (state: FindingState) => findings.filter((finding) => finding.state === state).length;
   return { ok: count('ok'), advice: count('advice'), problem: count('problem'), skipped: count('skipped') };
 }

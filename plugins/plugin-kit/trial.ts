@@ -11,7 +11,7 @@ import type { HookDescription } from '../../core/pipeline/hook.js';
 import type { Plugin } from '../../core/plugin.js';
 
 /** Steps of a trial, in order; each requires the one before. */
-export const trialSteps = {
+const trialSteps = {
   load: 'its code was loaded',
   configuration: 'the configuration was read',
   setup: 'its setup ran',

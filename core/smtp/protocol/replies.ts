@@ -64,7 +64,7 @@ function printable(text: string): string {
 }
 
 /** A reply that is encoded once and sent often. */
-export function wireReply(code: number, status: string | null, ...lines: readonly string[]): WireReply {
+function wireReply(code: number, status: string | null, ...lines: readonly string[]): WireReply {
   const made = reply(code, status, ...lines);
   return Object.freeze({ ...made, bytes: encodeReply(made) });
 }

@@ -298,7 +298,7 @@ export function deadLetterReason(
 }
 
 /** Mail that passed this many servers is in a loop. */
-export const maxHops = 50;
+const maxHops = 50;
 
 /** So is mail that was here this often. */
 export const maxVisits = 4;

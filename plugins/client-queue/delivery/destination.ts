@@ -110,7 +110,7 @@ export function namedServersKey({ hosts, port, protocol, tls }: NamedServers): s
 }
 
 /** Undefined for any other key. */
-export function readNamedServers(key: string): NamedServers | undefined {
+function readNamedServers(key: string): NamedServers | undefined {
   const [, protocol, tls, port, hosts] = namedServersPattern.exec(key) ?? [];
   if (hosts === undefined || Number(port) < 1 || Number(port) > 65_535) return undefined;
   return {
@@ -139,7 +139,7 @@ export const isSite = (key: string): boolean => key.startsWith(prefix);
 const sitePattern = /^[a-z0-9._:[\]-]+(,[a-z0-9._:[\]-]+)*$/;
 
 /** Normalises a site as written by a person; undefined when it is none. */
-export function parseSite(text: string): string | undefined {
+function parseSite(text: string): string | undefined {
   const key = text.trim().toLowerCase();
   return isSite(key) && sitePattern.test(key.slice(prefix.length)) ? key : undefined;
 }

@@ -321,7 +321,7 @@ const Body = z.object({
 type BodyEnvelope = z.output<typeof Body>;
 
 /** One line with its line end. */
-export function encodeBodyEnvelope(envelope: NewEntry, traceOffset: number, checksum: number | undefined): Buffer {
+function encodeBodyEnvelope(envelope: NewEntry, traceOffset: number, checksum: number | undefined): Buffer {
   const json = JSON.stringify({ envelope, traceOffset, ...(checksum !== undefined && { checksum }) });
   return Buffer.from(`${field}${sumOf(json)} ${json}\r\n`);
 }

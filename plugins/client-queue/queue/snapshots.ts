@@ -212,7 +212,7 @@ export function encodeLine(entry: string, envelope: string, history: string): En
 }
 
 /** Undefined when it is damaged. */
-export function decodeLine(line: Buffer): SnapshotLine | undefined {
+function decodeLine(line: Buffer): SnapshotLine | undefined {
   const content = line.subarray(contentAt);
   if (line.length < contentAt || line.toString('latin1', 0, sumBytes) !== hex(crc32(content))) return undefined;
   const entryEnd = content.indexOf(tab);
@@ -363,7 +363,7 @@ interface HistoryPlace {
 }
 
 /** Writes all entries to a new file, durably. Leaves nothing when it rejects. */
-export async function writeSnapshot(input: SnapshotInput): Promise<WrittenSnapshot> {
+async function writeSnapshot(input: SnapshotInput): Promise<WrittenSnapshot> {
   const { folder, files } = input;
   const name = `snapshot-${uniqueId()}`;
   const path = join(folder, name);
@@ -426,7 +426,7 @@ export function attemptsOf(history: string): readonly unknown[] {
 }
 
 /** Joins an older history, a JSON array, with newer attempts and keeps the newest. */
-export function joinHistory(old: string, recent: readonly string[]): string {
+function joinHistory(old: string, recent: readonly string[]): string {
   if (recent.length === 0) return old;
   const texts = attemptsOf(old).map((attempt) => JSON.stringify(attempt));
   return `[${[...texts, ...recent].slice(-keptAttempts).join(',')}]`;

@@ -6,7 +6,7 @@ import { LineMatcher, type LogFilter } from './log-filter.js';
 /** Maximum buffered bytes of a slow client; further lines are dropped and counted. */
 const MAX_WAITING = 256 * 1024;
 
-export const MAX_TAILS = 20;
+const MAX_TAILS = 20;
 
 /** Streams lines of the log as server-sent events. */
 export class LogTail {

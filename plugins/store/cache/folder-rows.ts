@@ -104,7 +104,7 @@ export interface RowKey {
 }
 
 /** Like `compareRows`. */
-export function compareRowTo(rows: FolderRows, row: number, { receivedAt, id }: RowKey): number {
+function compareRowTo(rows: FolderRows, row: number, { receivedAt, id }: RowKey): number {
   const difference = receivedAt - (rows.receivedAt[row] ?? 0);
   if (difference !== 0) return difference;
   const start = rows.start[row] ?? 0;

@@ -12,7 +12,7 @@ export interface ThreadLimits {
   readonly waiting: number;
 }
 
-export const threadLimits: ThreadLimits = { timeLimitMs: 180_000, memoryMb: 512, waiting: 1000 };
+const threadLimits: ThreadLimits = { timeLimitMs: 180_000, memoryMb: 512, waiting: 1000 };
 
 /** The default of 48 MB would double the memory of the thread. */
 const youngGenerationMb = 6;

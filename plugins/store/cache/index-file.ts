@@ -119,7 +119,7 @@ function reading<T>(path: string, read: (fd: number) => T): T {
 }
 
 /** @throws any error for bytes that are not an index */
-export function parseIndex(file: Buffer): StoredFolder | undefined {
+function parseIndex(file: Buffer): StoredFolder | undefined {
   const bytes = file.length - headBytes;
   if (bytes < 0 || bytes > maxIndexBytes || !file.subarray(0, 8).equals(magic)) return undefined;
   if (file.readDoubleLE(16) !== bytes || file.readUInt32LE(12) !== crc32(file.subarray(headBytes))) return undefined;

@@ -88,7 +88,7 @@ async function matchingOffsets(
 }
 
 /** Searches the whole slice for the longest word, and for the others only where it occurs. */
-export function matchSlice(slice: Buffer, offset: number, words: readonly Buffer[], found: Set<number>): void {
+function matchSlice(slice: Buffer, offset: number, words: readonly Buffer[], found: Set<number>): void {
   const [longest = Buffer.alloc(0), ...others] = words;
   let record = 0;
   for (let hit = slice.indexOf(longest); hit >= 0;) {

@@ -21,7 +21,7 @@ import type { Summary } from '../mime/summary.js';
  * |
  * A search reads the text: normalised, in lower case, each field on a line of its own.
  */
-export const recordHeadBytes = 16;
+const recordHeadBytes = 16;
 const checkedFrom = 8;
 /** Maximum bytes of a record; a longer one is not stored. */
 export const maxRecordBytes = 256 * 1024;

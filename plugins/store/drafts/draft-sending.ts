@@ -309,7 +309,7 @@ export const sentNoteNames: readonly RegExp[] = [noteName, tornName];
 /**
  * Durable notes of submissions that are not filed yet, so that another process can finish them without sending again.
  */
-export class SentNotes {
+class SentNotes {
   readonly #input: SentNotesInput;
 
   constructor(input: SentNotesInput) {

@@ -17,7 +17,7 @@ export const maildirNames = ['new', 'cur'] as const;
  * Directory times have a resolution of some milliseconds: two changes can have the same stamp. A stamp that is
  * older than this identifies one state.
  */
-export const settledMs = 100;
+const settledMs = 100;
 
 const absent: Stamp = { text: '', changedAt: 0 };
 

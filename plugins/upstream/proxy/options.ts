@@ -9,7 +9,7 @@ const pattern = (of: string) => z.string().min(1).max(1000).exactOptional().desc
 export const directions = ['in', 'out', 'both'] as const;
 
 /** Relays mail to other servers while its client waits. */
-export const RuleOptions = z
+const RuleOptions = z
   .strictObject({
     name: z
       .string()
