@@ -4,7 +4,8 @@ import { setTimeout } from 'node:timers/promises';
 import { systemClock } from '../core/clock.js';
 import type { RelayQueue } from '../core/contracts/relay-queue.js';
 import { openLog } from '../core/log/log.js';
-import { type OpenedRelayQueue, openRelayQueue } from '../plugins/client-queue/queue/open-relay-queue.js';
+import type { OpenedRelayQueue } from '../plugins/client-queue/queue/file-relay-queue.js';
+import { openRelayQueue } from '../plugins/client-queue/queue/open-relay-queue.js';
 import { fillQueue } from './queue-filling.js';
 import { median } from './table.js';
 

@@ -3,7 +3,8 @@ import type { z } from 'zod';
 import { problem } from '../problem.js';
 import type { BodyDeclaration } from './endpoint.js';
 import type { Context, ReadBody } from './exchange.js';
-import { parseFields, type Fields } from './request-target.js';
+import { parseFields } from './request-target.js';
+import type { Fields } from './validation.js';
 import type { Uploads } from './uploads.js';
 
 const deepest = 64;

@@ -2,7 +2,7 @@ import { problem, type Problem } from '../problem.js';
 import { type EndpointRequest, respond, type Response } from './endpoint.js';
 import type { Context } from './exchange.js';
 import type { Pages } from './pages.js';
-import type { Fields } from './request-target.js';
+import type { Fields } from './validation.js';
 import { ownReferer } from './referer.js';
 
 /** The one confirmation page; always the server's own view. */

@@ -1,7 +1,7 @@
 import type { DefaultState, ParameterizedContext } from 'koa';
 import type { Readable } from 'node:stream';
 import type { Account, HandlerInput, Representation, UploadedFile } from './endpoint.js';
-import type { Fields } from './request-target.js';
+import type { Fields } from './validation.js';
 import type { AuditNote } from '../problem.js';
 import type { Found, MatchedRoute, Route } from './routes.js';
 

@@ -1,6 +1,6 @@
 import type * as htmlparser2 from 'htmlparser2';
 import type { InvalidPlace, ProblemDetails } from '../problem.js';
-import type { Fields } from './request-target.js';
+import type { Fields } from './validation.js';
 
 /** Hidden field of the forms on such a page: where it came from, as the answer to a form has another address. */
 export const pageField = '_page';

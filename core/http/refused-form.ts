@@ -9,7 +9,7 @@ import { refillForm } from './form-refill.js';
 import { readInput } from './input.js';
 import type { Notices, Pages } from './pages.js';
 import { ownReferer, withParameter } from './referer.js';
-import type { Fields } from './request-target.js';
+import type { Fields } from './validation.js';
 import { asObject, isResponse, writeResponse } from './response.js';
 import type { RouteTable } from './routes.js';
 

@@ -1,5 +1,6 @@
 import { problem } from '../problem.js';
 import type { Context, Next, Stage } from './exchange.js';
+import type { Fields } from './validation.js';
 
 /** Checks length and spelling of the target before anything reads it. */
 export function targetCheck(largest: () => number): Stage {
@@ -34,9 +35,6 @@ function decode(segment: string): string {
 }
 
 const unreadable = () => problem('bad-request', 'The path cannot be read.');
-
-/** Fields of a query or of a form: text, or a list of texts when a name occurs twice. Has no prototype. */
-export type Fields = Readonly<Record<string, string | readonly string[]>>;
 
 const maxFields = 1000;
 

@@ -6,7 +6,7 @@ import type { Context, Next } from './exchange.js';
 import { prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import type { Pages } from './pages.js';
-import type { Fields } from './request-target.js';
+import type { Fields } from './validation.js';
 import { namesake, methodNotAllowed, type Found, type MatchedRoute, type RouteTable } from './routes.js';
 import { trackAll } from './endpoint-hold.js';
 

@@ -5,7 +5,7 @@ import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { problem } from '../problem.js';
 import type { UploadedFile } from './endpoint.js';
 import type { Context, Next, Stage } from './exchange.js';
-import type { Fields } from './request-target.js';
+import type { Fields } from './validation.js';
 
 /** The part of a received file that the code relies on. */
 interface TemporaryFile {

@@ -1,7 +1,6 @@
 import type { z } from 'zod';
 import { alternatives, type Outline, outlineOf } from '../config/outline.js';
 import { type InvalidPlace, problem, type Problem, type ProblemName } from '../problem.js';
-import type { Fields } from './request-target.js';
 
 /** A fault of a value, with its position. */
 interface Issue {
@@ -114,3 +113,6 @@ function typeField(value: string | readonly string[], kinds: ReadonlySet<string>
   }
   return kinds.has('array') && !kinds.has('string') ? [value] : value;
 }
+
+/** Fields of a query or of a form: text, or a list of texts when a name occurs twice. Has no prototype. */
+export type Fields = Readonly<Record<string, string | readonly string[]>>;

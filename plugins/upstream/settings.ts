@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { secret } from '../../core/config/outline.js';
 import type { ClientCredentials, ClientDeadlines, TlsPolicy } from '../../core/smtp/client/destination.js';
-import { type BreakerOptions, readHost } from './upstream-host.js';
 
 const seconds = (fallback: number, most: number, description: string) =>
   z.int().min(1).max(most).default(fallback).describe(`${description} Seconds.`);
@@ -102,4 +101,19 @@ export interface UpstreamSettings {
   readonly answerMs: number;
   readonly deadlines: Partial<ClientDeadlines>;
   readonly breaker: BreakerOptions;
+}
+
+/** `host`, `host:port`, an IPv6 address, `[IPv6 address]:port`. */
+export function readHost(written: string): { readonly host: string; readonly port: number | undefined } {
+  const [, bracketed, name, port] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(written) ?? [];
+  const host = bracketed ?? name;
+  if (host === undefined) return { host: written, port: undefined };
+  return { host, port: port === undefined ? undefined : Number(port) };
+}
+
+export interface BreakerOptions {
+  /** Consecutive failures that open it. */
+  readonly failures: number;
+  /** Milliseconds that it stays open. */
+  readonly pauseMs: number;
 }

@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../../core/clock.js';
 import type { HopFinder, NextHop } from '../../core/dns/next-hop.js';
-import type { HealthReport } from '../../core/host/health.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import type { CallOptions, ClientIdentity, Destination } from '../../core/smtp/client/destination.js';
 import {
@@ -16,8 +15,7 @@ import {
 import { openSession } from '../../core/smtp/client/opening.js';
 import { ClientPool, type Lease } from '../../core/smtp/client/pool.js';
 import { IdentifiedSessions } from './identified-sessions.js';
-import type { UpstreamSettings } from './settings.js';
-import type { UpstreamRegistry } from './upstream-target.js';
+import { type BreakerOptions, readHost, type UpstreamSettings } from './settings.js';
 
 export interface UpstreamDeps {
   readonly finder: Pick<HopFinder, 'forHosts'>;
@@ -124,14 +122,6 @@ export class UpstreamHost {
   }
 }
 
-/** `host`, `host:port`, an IPv6 address, `[IPv6 address]:port`. */
-export function readHost(written: string): { readonly host: string; readonly port: number | undefined } {
-  const [, bracketed, name, port] = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(written) ?? [];
-  const host = bracketed ?? name;
-  if (host === undefined) return { host: written, port: undefined };
-  return { host, port: port === undefined ? undefined : Number(port) };
-}
-
 /** The server's answer shows a fault. */
 export const brokenKinds: ReadonlySet<FailureKind> = new Set(['connect', 'timeout', 'closed', 'protocol', 'tls']);
 
@@ -142,46 +132,15 @@ const temporary = (status: string): string => `4${status.slice(1)}`;
 
 const noAddress = (host: string): ClientFailure => localFailure('hello', `${host} has no address`);
 
-/** Degraded while a server is skipped: its mail waits at the senders, or goes to the next host. */
-export function upstreamHealth(shelf: UpstreamRegistry, word: 'rule' | 'route'): HealthReport {
-  const broken = shelf.broken();
-  if (broken.length === 0) return { status: 'up' };
-  const named = broken.slice(0, 5).map(({ upstream, host, port, state, why, retryAfter }) => {
-    const then = state === 'open' ? `tried again in ${retryAfter} s` : 'tried again with the next mail';
-    return `${host}:${port} of ${word} ${upstream} (${why ?? 'no answer'}; ${then})`;
-  });
-  const more = broken.length > 5 ? ` and ${broken.length - 5} more` : '';
-  return { status: 'degraded', why: `Servers that do not answer: ${named.join(', ')}${more}.` };
-}
-
-const tlsWords = {
+export const tlsWords = {
   never: 'without TLS',
   opportunistic: 'with TLS when it is offered',
   require: 'with TLS or not at all',
   implicit: 'with TLS from the first byte',
 } as const;
 
-/** What would happen to a recipient of that rule or route. */
-export function explainUpstream(name: string, shelf: UpstreamRegistry, word: 'rule' | 'route'): readonly string[] {
-  const upstream = shelf.get(name);
-  if (upstream === undefined) return [`There is no ${word} ${name} any more.`];
-  const { protocol, tls } = upstream.settings;
-  return upstream.states().map(({ host, port, state }, index) => {
-    const place = index === 0 ? 'It is handed to' : 'Else to';
-    const now = state === 'open' ? ', which is passed over now' : '';
-    return `${place} ${host} port ${port} by ${protocol.toUpperCase()}, ${tlsWords[tls.mode]}${now}, while the client waits.`;
-  });
-}
-
 /** `open`: no calls; `half-open`: the next call is a trial. */
 export type BreakerState = 'closed' | 'open' | 'half-open';
-
-export interface BreakerOptions {
-  /** Consecutive failures that open it. */
-  readonly failures: number;
-  /** Milliseconds that it stays open. */
-  readonly pauseMs: number;
-}
 
 /** Skips a server that does not answer, so that clients do not wait for it. */
 class Breaker {

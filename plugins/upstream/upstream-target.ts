@@ -1,15 +1,16 @@
 import type { Clock } from '../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
+import type { HealthReport } from '../../core/host/health.js';
 import type { Log } from '../../core/log/log.js';
 import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import { defer, type Hop, reject, route, type Verdict } from '../../core/pipeline/verdict.js';
 import { type ClientFailure, isClientFailure } from '../../core/smtp/client/failure.js';
 import { type Reply, replyToError } from '../../core/smtp/protocol/replies.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
-import { type HostState, outcomesOf, refusalOf, Upstream } from './upstream.js';
 import { type LiveTransaction, sendAnew } from './live-transaction.js';
 import type { UpstreamSettings } from './settings.js';
-import type { UpstreamDeps } from './upstream-host.js';
+import { tlsWords, type UpstreamDeps } from './upstream-host.js';
+import { type HostState, outcomesOf, refusalOf, Upstream } from './upstream.js';
 
 /** Result of a message at one upstream. */
 export interface Handed {
@@ -202,4 +203,28 @@ export async function rcptVerdict(
   const { code, status, text } = refusalOf(said);
   answered(code < 500 ? 'deferred' : 'refused', ms);
   return code < 500 ? defer(code, status, text) : reject(code, status, text);
+}
+
+/** Degraded while a server is skipped: its mail waits at the senders, or goes to the next host. */
+export function upstreamHealth(shelf: UpstreamRegistry, word: 'rule' | 'route'): HealthReport {
+  const broken = shelf.broken();
+  if (broken.length === 0) return { status: 'up' };
+  const named = broken.slice(0, 5).map(({ upstream, host, port, state, why, retryAfter }) => {
+    const then = state === 'open' ? `tried again in ${retryAfter} s` : 'tried again with the next mail';
+    return `${host}:${port} of ${word} ${upstream} (${why ?? 'no answer'}; ${then})`;
+  });
+  const more = broken.length > 5 ? ` and ${broken.length - 5} more` : '';
+  return { status: 'degraded', why: `Servers that do not answer: ${named.join(', ')}${more}.` };
+}
+
+/** What would happen to a recipient of that rule or route. */
+export function explainUpstream(name: string, shelf: UpstreamRegistry, word: 'rule' | 'route'): readonly string[] {
+  const upstream = shelf.get(name);
+  if (upstream === undefined) return [`There is no ${word} ${name} any more.`];
+  const { protocol, tls } = upstream.settings;
+  return upstream.states().map(({ host, port, state }, index) => {
+    const place = index === 0 ? 'It is handed to' : 'Else to';
+    const now = state === 'open' ? ', which is passed over now' : '';
+    return `${place} ${host} port ${port} by ${protocol.toUpperCase()}, ${tlsWords[tls.mode]}${now}, while the client waits.`;
+  });
 }

@@ -17,9 +17,9 @@ import type {
   QueueStatistics,
 } from '../../../core/contracts/queue-list.js';
 import { problem } from '../../../core/problem.js';
-import type { Ledger } from './ledger.js';
 import { headerTexts } from './envelope.js';
-import { isOpen, isWaiting, type QueuedEntry, type RecipientRecord, versionOf } from './queued-entry.js';
+import type { Ledger } from './ledger.js';
+import { isOpen, isWaiting, type QueuedEntry, type RecipientTest, versionOf } from './queued-entry.js';
 import { attemptsOf, type Snapshots } from './snapshots.js';
 import { Tally } from './statistics.js';
 import { StoredAttempt } from './stored-envelope.js';
@@ -253,7 +253,6 @@ export class EntryReader {
 }
 
 type Test = (entry: QueuedEntry) => boolean;
-export type RecipientTest = (recipient: RecipientRecord) => boolean;
 
 /** The states that a filter allows. */
 function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {

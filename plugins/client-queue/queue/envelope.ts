@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import type { QueuedEntry } from './queued-entry.js';
 import { StoredExtras, StoredRecipientExtras } from './stored-envelope.js';
 
 /** The parts of an envelope that are not fields of the entry in memory. A tuple, since there are many of them. */
@@ -23,6 +22,13 @@ const eightBitFlag = 1;
 
 const smtputf8Flag = 2;
 
+/** The fields of an entry in memory that make up its envelope. */
+interface StoredFields extends Pick<NewEntry, 'uid' | 'sender' | 'size' | 'queuedAt' | 'expiresAt'> {
+  readonly recipients: readonly Pick<NewEntry['recipients'][number], 'address' | 'destination'>[];
+  /** As `encodeEnvelope` returned it. */
+  readonly envelope: string;
+}
+
 export function encodeEnvelope(entry: NewEntry): string {
   const { protocol, route, subject, internetMessageId, warnAt, nextAttempt, source } = entry;
   const { ret, envelopeId, hold, discardAt, noticeOf } = entry;
@@ -42,7 +48,7 @@ export function encodeEnvelope(entry: NewEntry): string {
  * The fields
  * before them, protocol and route, contain neither comma nor quotation mark.
  */
-export function headerTexts({ envelope }: Pick<QueuedEntry, 'envelope'>): readonly string[] {
+export function headerTexts({ envelope }: Pick<StoredFields, 'envelope'>): readonly string[] {
   const subject = envelope.indexOf(',', envelope.indexOf(',') + 1) + 1;
   const behind = endOfText(envelope, subject);
   const texts = [envelope.slice(subject + 1, behind)];
@@ -61,7 +67,7 @@ function endOfText(json: string, start: number): number {
 }
 
 /** The envelope as it was accepted. */
-export function decodeEnvelope(entry: QueuedEntry): NewEntry {
+export function decodeEnvelope(entry: StoredFields): NewEntry {
   const [
     protocol,
     route,

@@ -14,56 +14,24 @@ import type {
 import type {
   PreparedEntry,
   Quarantined,
-  RecoverOptions,
   Recovered,
+  RecoverOptions,
   RelayQueue,
 } from '../../../core/contracts/relay-queue.js';
-import type { Clock } from '../../../core/clock.js';
-import { pluralize } from '../../../core/text/format.js';
-import type { FileLayer } from '../../../core/disk/file-layer.js';
-import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
-import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
+import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
+import { pluralize } from '../../../core/text/format.js';
 import { Acceptance } from './acceptance.js';
-import type { Bodies } from './bodies.js';
-import type { ChangeDeps } from './change.js';
-import type { Journal } from './journal.js';
 import { draftOf } from './draft.js';
-import { DueSignal, type Picked } from './schedule.js';
-import { EntryReader, type RecipientTest, recipientTestOf } from './entry-list.js';
-import { Ledger, OutcomeListeners, settleLease } from './ledger.js';
+import { EntryReader, recipientTestOf } from './entry-list.js';
 import { leaseChange, Leases, loseLease } from './leases.js';
-import { Suspects } from './suspects.js';
-import type { Loaded } from './loading.js';
-import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
+import { Ledger, OutcomeListeners, settleLease } from './ledger.js';
 import { mutateAll, previewAll } from './mutations.js';
-import { type Quarantine, recover } from './quarantine.js';
-import { type QueuedEntry, versionOf } from './queued-entry.js';
-import type { Snapshots } from './snapshots.js';
-import { Upkeep } from './upkeep.js';
-
-export interface FileRelayQueueInput {
-  readonly folder: string;
-  readonly files: FileLayer;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Changed by `bound`. */
-  readonly bounds: { -readonly [name in keyof QueueBounds]: QueueBounds[name] };
-  readonly maxFinished: number;
-  readonly spreadMs: number;
-  readonly random: (limit: number) => number;
-  readonly ready?: Promise<void>;
-  readonly journal: Journal;
-  readonly snapshots: Snapshots;
-  readonly bodies: Bodies;
-  readonly quarantine: Quarantine;
-  readonly deps: ChangeDeps;
-  readonly loaded: Loaded;
-  /** The journal consisted of many files: each process that died left one. */
-  readonly crowded: boolean;
-  /** Unreadable journal files, found now or at earlier starts. */
-  readonly aside: number;
-}
+import { recover } from './quarantine.js';
+import { type QueuedEntry, type RecipientTest, versionOf } from './queued-entry.js';
+import { DueSignal, type Picked } from './schedule.js';
+import { Suspects } from './suspects.js';
+import { type FileRelayQueueInput, type QueueBounds, Upkeep } from './upkeep.js';
 
 /** The relay queue on the disk of one server, see docs/on-disk.md. */
 export class FileRelayQueue implements OpenedRelayQueue {
@@ -336,3 +304,18 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
 const choiceOf = (selector: Selector): RecipientTest | undefined =>
   'filter' in selector ? recipientTestOf(selector.filter) : undefined;
+
+/** The queue on disk, with the operations for its owner only. */
+export interface OpenedRelayQueue extends RelayQueue {
+  /** Finder of a delivery target: where a message of the queue is after a crash; null when it is no longer needed. */
+  locate(placement: LinkTarget): Promise<string | null | undefined>;
+  /** Replaces the limits. */
+  bound(bounds: QueueBounds): void;
+  /** Why the queue is degraded; undefined when it is healthy. */
+  complaint(): string | undefined;
+  recover(options: RecoverOptions): Promise<Recovered>;
+  /** Counts of files in quarantine, of journal files set aside, and of entries held because of damage. */
+  figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>>;
+  /** Waits for pending writes. Leases without a result are lost, and tried again. */
+  close(): Promise<void>;
+}

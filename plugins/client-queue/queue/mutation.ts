@@ -1,13 +1,13 @@
 import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change, RecipientChange } from './change.js';
 import { addNotices, type Draft, draftOf, finish, statesBehind } from './draft.js';
-import type { RecipientTest } from './entry-list.js';
 import {
   isOpen,
   isWaiting,
   type PendingOperation,
   type QueuedEntry,
   type RecipientRecord,
+  type RecipientTest,
   waitingState,
 } from './queued-entry.js';
 

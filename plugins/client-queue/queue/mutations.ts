@@ -1,10 +1,10 @@
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { Mutation, MutationPreview, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change } from './change.js';
-import { type RecipientTest, summaryOf } from './entry-list.js';
+import { summaryOf } from './entry-list.js';
+import { isOpen, type QueuedEntry, type RecipientTest } from './queued-entry.js';
 import type { Ledger } from './ledger.js';
 import { type Mutated, mutateEntry } from './mutation.js';
-import { isOpen, type QueuedEntry } from './queued-entry.js';
 
 type Result = MutationResult['results'][number];
 

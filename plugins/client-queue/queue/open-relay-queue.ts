@@ -1,36 +1,19 @@
 import { randomInt } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
-import type { Recovered, RecoverOptions, RelayQueue } from '../../../core/contracts/relay-queue.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
 import type { Log } from '../../../core/log/log.js';
-import type { LinkTarget } from '../../../core/spool/spool.js';
 import { Bodies, shards } from './bodies.js';
 import type { ChangeDeps } from './change.js';
-import { FileRelayQueue } from './file-relay-queue.js';
+import { FileRelayQueue, type OpenedRelayQueue } from './file-relay-queue.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';
 import { Quarantine } from './quarantine.js';
 import { Interned, normalReason } from './queued-entry.js';
 import { snapshotName, Snapshots, unfinishedSnapshotName } from './snapshots.js';
-import { defaultLongestPauseMs } from './upkeep.js';
-
-/** Limits that may change while the queue is open. */
-export interface QueueBounds {
-  /** Milliseconds that finished entries are kept. */
-  readonly keepFinishedMs: number;
-  /** Maximum number of open entries; further ones are refused. */
-  readonly maxEntries: number;
-  /** Milliseconds that mail without a sender to return it to is held after it expired; for ever when 0 or absent. */
-  readonly keepDeadLetterMs?: number;
-  /** Maximum age in milliseconds and maximum bytes of the quarantine. Unlimited when absent. */
-  readonly quarantineMs?: number;
-  readonly quarantineBytes?: number;
-  /** Maximum pause between two attempts: a later time was written by a wrong clock. */
-  readonly maxPauseMs?: number;
-}
+import { defaultLongestPauseMs, type QueueBounds } from './upkeep.js';
 
 export interface RelayQueueOptions extends QueueBounds {
   /** Exclusive to the queue: `data/queue`. One process at a time; the lock of the data folder ensures that. */
@@ -55,21 +38,6 @@ export interface RelayQueueOptions extends QueueBounds {
   readonly segmentBytes?: number;
   readonly maxSegments?: number;
   readonly journalBytes?: number;
-}
-
-/** The queue on disk, with the operations for its owner only. */
-export interface OpenedRelayQueue extends RelayQueue {
-  /** Finder of a delivery target: where a message of the queue is after a crash; null when it is no longer needed. */
-  locate(placement: LinkTarget): Promise<string | null | undefined>;
-  /** Replaces the limits. */
-  bound(bounds: QueueBounds): void;
-  /** Why the queue is degraded; undefined when it is healthy. */
-  complaint(): string | undefined;
-  recover(options: RecoverOptions): Promise<Recovered>;
-  /** Counts of files in quarantine, of journal files set aside, and of entries held because of damage. */
-  figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>>;
-  /** Waits for pending writes. Leases without a result are lost, and tried again. */
-  close(): Promise<void>;
 }
 
 const defaults = {

@@ -6,7 +6,8 @@ import { findAtTarget } from '../../../core/spool/restoration.js';
 import type { LinkTarget } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
-import type { OpenedRelayQueue, QueueBounds } from './open-relay-queue.js';
+import type { OpenedRelayQueue } from './file-relay-queue.js';
+import type { QueueBounds } from './upkeep.js';
 import { snapshotName } from './snapshots.js';
 
 /** A snapshot or journal of this size is read after the server listens: it takes half a second and more. Bytes. */

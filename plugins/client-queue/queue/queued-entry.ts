@@ -277,3 +277,5 @@ export class Interned {
     return known;
   }
 }
+
+export type RecipientTest = (recipient: RecipientRecord) => boolean;

@@ -1,21 +1,25 @@
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
+import { TimeSlice } from '../../../core/concurrency.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
+import type { Log } from '../../../core/log/log.js';
 import { LogFull } from '../../../core/spool/commit-log.js';
 import type { Acceptance } from './acceptance.js';
-import { shards } from './bodies.js';
-import { ageEntry, broughtBack, FutureArrivals, sweep } from './housekeeping.js';
-import type { Change } from './change.js';
+import { type Bodies, shards } from './bodies.js';
+import type { Change, ChangeDeps } from './change.js';
 import { ClockWatch } from './clock-watch.js';
 import { damageHolds } from './damage-holds.js';
 import { draftOf } from './draft.js';
-import type { FileRelayQueueInput } from './file-relay-queue.js';
-import type { Ledger } from './ledger.js';
+import { ageEntry, broughtBack, FutureArrivals, sweep } from './housekeeping.js';
+import type { Journal } from './journal.js';
 import { type Leases, loseLease } from './leases.js';
-import { suspectCrashes } from './suspects.js';
+import type { Ledger } from './ledger.js';
+import type { Loaded } from './loading.js';
+import type { Quarantine } from './quarantine.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
-import { TimeSlice } from '../../../core/concurrency.js';
+import type { Snapshots } from './snapshots.js';
+import { suspectCrashes } from './suspects.js';
 
 /** Changes per commit. */
 const together = 250;
@@ -275,4 +279,42 @@ function* eachOf(
 async function isEmpty(folder: string, files: FileLayer): Promise<boolean> {
   for (const shard of shards) if ((await files.readdir(join(folder, shard))).length > 0) return false;
   return true;
+}
+
+export interface FileRelayQueueInput {
+  readonly folder: string;
+  readonly files: FileLayer;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Changed by `bound`. */
+  readonly bounds: { -readonly [name in keyof QueueBounds]: QueueBounds[name] };
+  readonly maxFinished: number;
+  readonly spreadMs: number;
+  readonly random: (limit: number) => number;
+  readonly ready?: Promise<void>;
+  readonly journal: Journal;
+  readonly snapshots: Snapshots;
+  readonly bodies: Bodies;
+  readonly quarantine: Quarantine;
+  readonly deps: ChangeDeps;
+  readonly loaded: Loaded;
+  /** The journal consisted of many files: each process that died left one. */
+  readonly crowded: boolean;
+  /** Unreadable journal files, found now or at earlier starts. */
+  readonly aside: number;
+}
+
+/** Limits that may change while the queue is open. */
+export interface QueueBounds {
+  /** Milliseconds that finished entries are kept. */
+  readonly keepFinishedMs: number;
+  /** Maximum number of open entries; further ones are refused. */
+  readonly maxEntries: number;
+  /** Milliseconds that mail without a sender to return it to is held after it expired; for ever when 0 or absent. */
+  readonly keepDeadLetterMs?: number;
+  /** Maximum age in milliseconds and maximum bytes of the quarantine. Unlimited when absent. */
+  readonly quarantineMs?: number;
+  readonly quarantineBytes?: number;
+  /** Maximum pause between two attempts: a later time was written by a wrong clock. */
+  readonly maxPauseMs?: number;
 }

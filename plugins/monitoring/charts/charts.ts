@@ -1,5 +1,3 @@
-import type { HistoryPart } from './history.js';
-
 type ChartUnit = 'rate' | 'perMinute' | 'seconds' | 'bytes' | 'count' | 'share';
 
 type Labels = Readonly<Record<string, string>>;
@@ -350,3 +348,12 @@ function formatSeconds(value: number): string {
 /** Three digits are precise enough for a drawing. */
 const round = (value: number): string =>
   value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(value < 0.1 ? 2 : 3)));
+
+/** The values of all series over a period, oldest first. */
+export interface HistoryPart {
+  /** Seconds between two points. */
+  readonly step: number;
+  /** Milliseconds since 1970. */
+  readonly times: readonly number[];
+  readonly values: ReadonlyMap<string, readonly number[]>;
+}

@@ -1,21 +1,12 @@
 import type { Clock } from '../../../core/clock.js';
 import type { MetricFamily, MetricSample, MetricsExposition } from '../../../core/contracts/server.js';
-import type { Chart, SeriesSource } from './charts.js';
+import type { Chart, HistoryPart, SeriesSource } from './charts.js';
 
 /** Seconds between two samples. */
 export const STEP_SECONDS = 10;
 const FINE_POINTS = 360;
 const COARSE_STEPS = 6;
 const COARSE_POINTS = 1440;
-
-/** The values of all series over a period, oldest first. */
-export interface HistoryPart {
-  /** Seconds between two points. */
-  readonly step: number;
-  /** Milliseconds since 1970. */
-  readonly times: readonly number[];
-  readonly values: ReadonlyMap<string, readonly number[]>;
-}
 
 /** The last values of a fixed number of series, in memory allocated at the start. */
 class Rows {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { uniqueIdPattern } from '../../../core/disk/id.js';
 import { parseParameters, safeFilename } from '../../../core/mime/content-type.js';
 import { problem } from '../../../core/problem.js';
-import type { MailboxFolder } from '../maildir/mailbox-folder.js';
+import type { MailboxFolder } from '../folders/folder-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 import type { MessageFile } from '../maildir/message-file.js';
 import type { DraftFields, PartSource } from './draft-composition.js';

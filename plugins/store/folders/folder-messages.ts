@@ -3,7 +3,7 @@ import type { Clock } from '../../../core/clock.js';
 import { problem } from '../../../core/problem.js';
 import type { FolderAnswers, FolderQuestion, FolderTask, FolderTotals, Trust } from '../cache/folder-task.js';
 import type { FolderThread } from '../cache/folder-thread.js';
-import type { MailboxFolder } from '../maildir/mailbox-folder.js';
+import type { MailboxFolder } from './folder-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 import { describeMessage, type MessageSummary } from '../messages/message-summary.js';
 import type { Page, PageRequest } from '../page.js';

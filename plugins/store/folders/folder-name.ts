@@ -1,3 +1,4 @@
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { problem } from '../../../core/problem.js';
 import { decodeModifiedUtf7, encodeModifiedUtf7 } from '../maildir/modified-utf7.js';
 
@@ -134,4 +135,12 @@ function invalidName(fault: string, pointer?: string) {
 /** Special use of a folder (RFC 6154), by its top-level name. */
 export function specialUseOf(folder: FolderName): SpecialUse | null {
   return Object.hasOwn(specials, folder.name.toLowerCase()) ? (specials[folder.name.toLowerCase()] ?? null) : null;
+}
+
+/** A folder that existed when it was looked up. */
+export interface MailboxFolder {
+  readonly mailbox: MailboxName;
+  readonly name: FolderName;
+  /** Absolute. */
+  readonly path: string;
 }

@@ -3,16 +3,8 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Confinement } from '../../../core/disk/confinement.js';
 import { problem } from '../../../core/problem.js';
 import type { FolderMessages } from '../folders/folder-messages.js';
-import { type FolderName, folderOfDirectory } from '../folders/folder-name.js';
+import { type FolderName, folderOfDirectory, type MailboxFolder } from '../folders/folder-name.js';
 import { folderOfLocal } from './mailbox-name.js';
-
-/** A folder that existed when it was looked up. */
-export interface MailboxFolder {
-  readonly mailbox: MailboxName;
-  readonly name: FolderName;
-  /** Absolute. */
-  readonly path: string;
-}
 
 /** Finds folders; `FolderMessages` reads their contents. */
 export class MailboxFolders {

@@ -11,10 +11,10 @@ import { FolderThread } from '../cache/folder-thread.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { DraftContent } from '../drafts/draft-content.js';
 import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from '../folders/folder-messages.js';
-import type { FolderName } from '../folders/folder-name.js';
+import type { FolderName, MailboxFolder } from '../folders/folder-name.js';
+import { MailboxFolders } from '../maildir/mailbox-folder.js';
 import { folderVersion } from '../folders/folder-stamp.js';
 import { describeFolder, type FolderProperties, type FolderSummary, FolderTree } from '../folders/folder-tree.js';
-import { type MailboxFolder, MailboxFolders } from '../maildir/mailbox-folder.js';
 import { isDomain, localOfFolder, mailboxFolder } from '../maildir/mailbox-name.js';
 import { type MessageFile, openMessage, readHead } from '../maildir/message-file.js';
 import {

@@ -5,11 +5,8 @@ import { openSpool, type FileSpool, type SpoolOptions } from '../../../../core/s
 import type { FileLayer } from '../../../../core/disk/file-layer.js';
 import type { SpooledMessage } from '../../../../core/spool/spool.js';
 import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
-import {
-  type OpenedRelayQueue,
-  openRelayQueue,
-  type RelayQueueOptions,
-} from '../../../../plugins/client-queue/queue/open-relay-queue.js';
+import type { OpenedRelayQueue } from '../../../../plugins/client-queue/queue/file-relay-queue.js';
+import { openRelayQueue, type RelayQueueOptions } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
