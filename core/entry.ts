@@ -8,9 +8,9 @@ const maxGrowthBytes = 48 * 1024 * 1024;
 const growthCheckMs = 10_000;
 
 /**
- * Lets the heap grow to three times what lives, and by 48 MB at most, before V8 marks all of it again. V8 alone chooses a
- * tenth for a program that promotes little, as this one does, and counts what was read from sockets as heap: every 25 MB
- * of mail made it mark everything, which took longer than receiving it.
+ * Lets the heap grow to three times what lives, and by 48 MB at most, before V8 marks all of it again. V8 alone chooses
+ * a tenth for a program that promotes little, as this one does, and counts what was read from sockets as heap: every 25
+ * MB of mail made it mark everything, which took longer than receiving it.
  */
 function limitHeapGrowth(): void {
   const percent = Math.floor((100 * maxGrowthBytes) / getHeapStatistics().used_heap_size);

@@ -2,7 +2,9 @@ import { service } from '../host/service.js';
 
 /** A file of a source. */
 export interface SourceFile {
-  /** `base.json5`, `servers/mail1.json5`: parts of letters, digits, `.`, `_` and `-` that begin with a letter or digit. */
+  /**
+   * `base.json5`, `servers/mail1.json5`: parts of letters, digits, `.`, `_` and `-` that begin with a letter or digit.
+   */
   readonly name: string;
   /** Hexadecimal, when the source provides it; then a file that is already here is not read again. */
   readonly sha256?: string;

@@ -37,9 +37,9 @@ export interface Dns {
   /** Never rejects. */
   lookup<T extends DnsType>(name: string, type: T, options?: DnsQuestionOptions): Promise<DnsAnswer<T>>;
   /**
-   * The same as `resolve` of `node:dns/promises`, for libraries that want a resolver: it resolves with the records, at least
-   * one, or rejects with an error whose `code` is `ENOTFOUND`, `ENODATA`, `ESERVFAIL`, `ETIMEOUT` or `ECANCELLED`. It is bound:
-   * `authenticate(message, { resolver: dns.resolve })`.
+   * The same as `resolve` of `node:dns/promises`, for libraries that want a resolver: it resolves with the records, at
+   * least one, or rejects with an error whose `code` is `ENOTFOUND`, `ENODATA`, `ESERVFAIL`, `ETIMEOUT` or
+   * `ECANCELLED`. It is bound: `authenticate(message, { resolver: dns.resolve })`.
    */
   readonly resolve: (name: string, type: string) => Promise<DnsRecords[DnsType][]>;
 }

@@ -58,8 +58,8 @@ export interface PreparedEntry {
 export interface RelayQueue {
   /**
    * The message is durable in the queue, and not visible, when this resolves. Linked from the spool, stored once.
-   * @throws Problem `conflict` when there is or was an entry of that uid; `unavailable` when the queue is full, or
-   * when that uid is being enqueued or a dead process left parts of it, so that it may be retried later
+   * @throws Problem `conflict` when there is or was an entry of that uid; `unavailable` when the queue is full, or when
+   * that uid is being enqueued or a dead process left parts of it, so that it may be retried later
    */
   prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry>;
   /**

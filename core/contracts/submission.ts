@@ -13,8 +13,8 @@ export interface Submission {
   /** Null for the null reverse-path `<>`. */
   readonly reversePath: Address | null;
   /**
-   * Id of the transaction: may be submitted again after a crash, and is then delivered once
-   * (`Transaction.repeatable`). Digits, lower case letters and `-`, at most 64. Default a new one.
+   * Id of the transaction: may be submitted again after a crash, and is then delivered once (`Transaction.repeatable`).
+   * Digits, lower case letters and `-`, at most 64. Default a new one.
    */
   readonly id?: string;
   /** It was not submitted under this id before, so that targets need not search for a copy. */
@@ -40,8 +40,8 @@ export interface Submitted {
 }
 
 /**
- * Submits mail as an authenticated SMTP session would: hooks decide about sender and recipients, route them and see
- * the message; local recipients and all others are delivered by the same call.
+ * Submits mail as an authenticated SMTP session would: hooks decide about sender and recipients, route them and see the
+ * message; local recipients and all others are delivered by the same call.
  */
 export interface SubmissionService {
   /**

@@ -30,8 +30,8 @@ const kinds: Readonly<Record<string, DnsFailureKind>> = {
 };
 
 /**
- * Queries name servers over UDP, and over TCP where an answer is truncated. Uses neither /etc/hosts nor the thread
- * pool of `dns.lookup`.
+ * Queries name servers over UDP, and over TCP where an answer is truncated. Uses neither /etc/hosts nor the thread pool
+ * of `dns.lookup`.
  */
 export class SystemResolver implements Resolver {
   readonly #resolver: NodeResolver;

@@ -113,9 +113,9 @@ export class AccessControl {
   }
 
   /**
-   * Counts failures by name and client, and by client alone; beyond a limit nothing is tried any more. Attempts of the same
-   * pair take turns, so that a thousand guesses at once are counted one by one; those with the same password at the same gate
-   * share one. A command of this machine that has the owner's token is never limited.
+   * Counts failures by name and client, and by client alone; beyond a limit nothing is tried any more. Attempts of the
+   * same pair take turns, so that a thousand guesses at once are counted one by one; those with the same password at
+   * the same gate share one. A command of this machine that has the owner's token is never limited.
    */
   async #try(ctx: Context, gate: object, credentials: Credentials, verify: Verify): Promise<Account | undefined> {
     const { remoteAddress, isLocal } = ctx.state.exchange;

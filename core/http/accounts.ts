@@ -68,8 +68,8 @@ export interface PreparedAccounts {
 }
 
 /**
- * Opens the accounts; the first start without configured ones makes `admin` with a random password. Throws a start error when
- * POSTERN_ADMIN_PASSWORD is no good password.
+ * Opens the accounts; the first start without configured ones makes `admin` with a random password. Throws a start
+ * error when POSTERN_ADMIN_PASSWORD is no good password.
  */
 export async function openAccounts(input: AccountsInput): Promise<OpenedAccounts> {
   const complaint = adminPasswordComplaint(input.adminPassword);
@@ -195,8 +195,8 @@ export class Accounts {
   }
 
   /**
-   * Other accounts for a running server. Throws a start error when there would be none: a password that is made is shown in
-   * a terminal, which only a start has.
+   * Other accounts for a running server. Throws a start error when there would be none: a password that is made is
+   * shown in a terminal, which only a start has.
    */
   async prepare(configured: readonly ConfiguredAccount[] | undefined): Promise<PreparedAccounts> {
     const given = configuredAccounts({ ...this.#input, configured }, this.#roster.entries);
@@ -294,8 +294,9 @@ export class Accounts {
   }
 
   /**
-   * Keyed, so that neither the cache nor a dump of it can be tried against a word list elsewhere. In one call: an HMAC object
-   * would cost more than the rest of the way of a request. No digest leaves the process, so none can be extended.
+   * Keyed, so that neither the cache nor a dump of it can be tried against a word list elsewhere. In one call: an HMAC
+   * object would cost more than the rest of the way of a request. No digest leaves the process, so none can be
+   * extended.
    */
   #digest(username: string, password: string): string {
     return hash('sha256', `${this.#key}${username.length}:${username}${password}`, 'base64');

@@ -39,8 +39,8 @@ interface Asset {
 }
 
 /**
- * The files of `public/`, and those of plugins below their names. They are read once, when they are added: nothing else can
- * be reached, and no link is followed. The hash in a URL makes a copy immutable.
+ * The files of `public/`, and those of plugins below their names. They are read once, when they are added: nothing else
+ * can be reached, and no link is followed. The hash in a URL makes a copy immutable.
  */
 export class Assets {
   readonly #byUrl = new Map<string, Asset>();
@@ -67,7 +67,9 @@ export class Assets {
     };
   }
 
-  /** URL of a file: `app.css` → `/assets/app.0123456789ab.css`, `greylist/style.css` → `/assets/greylist/style.….css`. */
+  /**
+   * URL of a file: `app.css` → `/assets/app.0123456789ab.css`, `greylist/style.css` → `/assets/greylist/style.….css`.
+   */
   readonly url = (name: string): string => {
     const asset = this.#byName.get(name);
     if (asset === undefined) throw new Error(`there is no asset ${name}`);
@@ -154,8 +156,8 @@ const maxFileBytes = 4 * 1024 * 1024;
 const maxBytes = 32 * 1024 * 1024;
 
 /**
- * Reads every file below the folder. No link is followed, and what begins with a dot is left out: nothing outside of the
- * folder can be reached by it.
+ * Reads every file below the folder. No link is followed, and what begins with a dot is left out: nothing outside of
+ * the folder can be reached by it.
  *
  * @param owner whose folder it is, as in `Plugin greylist`
  * @throws start error when it is no absolute folder, or holds more than assets are

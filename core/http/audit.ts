@@ -21,7 +21,9 @@ export interface AuditSink {
   close(): Promise<void>;
 }
 
-/** A file that has grown to `maxFileBytes` is set aside as `audit.1.log`, that one as `audit.2.log`, up to `keepFiles`. */
+/**
+ * A file that has grown to `maxFileBytes` is set aside as `audit.1.log`, that one as `audit.2.log`, up to `keepFiles`.
+ */
 export interface AuditBounds {
   readonly maxFileBytes: number;
   /** Including the current one. */
@@ -107,8 +109,9 @@ const mutating = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 const maxParameterLength = 300;
 
 /**
- * One line for every request of an account that could change something and reached an endpoint, done or refused. Strangers
- * write nothing here, so that they cannot rotate the lines of others away: they are in the access log, and counted.
+ * One line for every request of an account that could change something and reached an endpoint, done or refused.
+ * Strangers write nothing here, so that they cannot rotate the lines of others away: they are in the access log, and
+ * counted.
  */
 export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext['metrics']): Stage {
   const anonymous = metrics.counter(

@@ -28,7 +28,9 @@ export interface EndpointRequest {
   /** The body as a stream, for endpoints whose body is `raw`; bounded by their limit. */
   readonly stream: Readable | undefined;
   readonly contentType: string | undefined;
-  /** The files of a multipart body, for endpoints whose raw types include `multipart/form-data`. Gone after the answer. */
+  /**
+   * The files of a multipart body, for endpoints whose raw types include `multipart/form-data`. Gone after the answer.
+   */
   readonly files: readonly UploadedFile[];
   /** The text fields of such a body, unchecked. */
   readonly fields: Readonly<Record<string, string | readonly string[]>>;
@@ -99,10 +101,10 @@ export function respond<Model>(response: Omit<Response<Model>, 'postern'>): Resp
 }
 
 /**
- * JSON and forms are read, limited and validated by the shell; a raw body is streamed to the handler. `either` takes fields
- * when the body is JSON or a form (then `request.stream` is undefined), else a raw body (then `body` is undefined).
- * Types are media types or ranges; `multipart/form-data` among them gives `request.files`. Limits are bytes; a raw body
- * without one may be as large as a message.
+ * JSON and forms are read, limited and validated by the shell; a raw body is streamed to the handler. `either` takes
+ * fields when the body is JSON or a form (then `request.stream` is undefined), else a raw body (then `body` is
+ * undefined). Types are media types or ranges; `multipart/form-data` among them gives `request.files`. Limits are
+ * bytes; a raw body without one may be as large as a message.
  */
 export type BodyDeclaration<B extends z.ZodType> =
   | { readonly kind: 'fields'; readonly schema: B; readonly limit?: number }

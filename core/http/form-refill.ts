@@ -18,8 +18,8 @@ type Library = typeof htmlparser2;
 type Element = ReturnType<Library['DomUtils']['getElementsByTagName']>[number];
 
 /**
- * The page with its form as it was sent: what was written is in the fields (but for passwords and files, which no page repeats), and each
- * message is beside its field, or on top of the form. Undefined when the page has no such form.
+ * The page with its form as it was sent: what was written is in the fields (but for passwords and files, which no page
+ * repeats), and each message is beside its field, or on top of the form. Undefined when the page has no such form.
  */
 export async function refillForm(html: string, refused: RefusedFields): Promise<string | undefined> {
   // Loaded when it is wanted: most starts see no form that is refused.

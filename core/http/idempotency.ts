@@ -12,8 +12,8 @@ import type { Context, Next, ReadBody, Stage } from './exchange.js';
 const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
 
 /**
- * For endpoints that say `idempotent`: work whose `Idempotency-Key` has an answer already is not done again. Keys of different
- * accounts, methods and paths have nothing to do with each other.
+ * For endpoints that say `idempotent`: work whose `Idempotency-Key` has an answer already is not done again. Keys of
+ * different accounts, methods and paths have nothing to do with each other.
  */
 export function idempotency(answers: KeptAnswers): Stage {
   return function answerOnce(ctx: Context, next: Next) {

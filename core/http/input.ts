@@ -99,7 +99,10 @@ export function readInput(
   };
 }
 
-/** Unknown parameters are refused, because a misspelt filter would otherwise select everything. Empty ones count as absent. */
+/**
+ * Unknown parameters are refused, because a misspelt filter would otherwise select everything. Empty ones count as
+ * absent.
+ */
 function readQuery(ctx: Context, { route }: MatchedRoute): unknown {
   const given = parseFields(ctx.querystring, 'query');
   const fields = Object.fromEntries(

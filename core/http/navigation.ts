@@ -36,8 +36,7 @@ export class Navigation {
   /**
    * Links that the account may follow from that path.
    *
-   * @param mayOpen result of the access rules; undefined where no page is mounted, so that the role of the link
-   * decides
+   * @param mayOpen result of the access rules; undefined where no page is mounted, so that the role of the link decides
    */
   show(
     path: string,

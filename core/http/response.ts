@@ -195,8 +195,8 @@ interface ByteRange {
 }
 
 /**
- * The one range of a `Range` field (RFC 9110 §14.2). Undefined means the whole: no field, another unit, several
- * ranges, or a malformed one. Throws 416 when it lies after the end.
+ * The one range of a `Range` field (RFC 9110 §14.2). Undefined means the whole: no field, another unit, several ranges,
+ * or a malformed one. Throws 416 when it lies after the end.
  */
 function parseRange(field: string, size: number): ByteRange | undefined {
   const match = /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(field);
@@ -257,8 +257,8 @@ function dispositionName(filename: string): string {
 export const strongTag = (opaque: string): string => `"${opaque.replace(/[^\x21\x23-\x7e]/g, '_')}"`;
 
 /**
- * Whether a field such as `If-Match` or `If-None-Match` names the tag (RFC 9110 §13.1). `*` names every one. Weakness is
- * ignored on both sides: our tags stand for the state of a resource, and compression makes them weak on the way.
+ * Whether a field such as `If-Match` or `If-None-Match` names the tag (RFC 9110 §13.1). `*` names every one. Weakness
+ * is ignored on both sides: our tags stand for the state of a resource, and compression makes them weak on the way.
  */
 export function namesTag(field: string | undefined, opaque: string): boolean {
   if (field === undefined) return false;

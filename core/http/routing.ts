@@ -77,7 +77,10 @@ export class Routing {
     await next();
   };
 
-  /** `GET /queue/retry` may match `/queue/{id}` and find nothing there: then the answer names the methods of `/queue/retry`. */
+  /**
+   * `GET /queue/retry` may match `/queue/{id}` and find nothing there: then the answer names the methods of
+   * `/queue/retry`.
+   */
   readonly explainNotFound = async (ctx: Context, next: Next): Promise<void> => {
     try {
       await next();
@@ -130,8 +133,8 @@ export class Routing {
   }
 
   /**
-   * A form may name its method in `_method`, so it is read before the route is known, but only for clients that may
-   * use something here.
+   * A form may name its method in `_method`, so it is read before the route is known, but only for clients that may use
+   * something here.
    */
   async #overridingForm(ctx: Context, found: Found): Promise<Fields | undefined> {
     if (ctx.method !== 'POST' || bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;

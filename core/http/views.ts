@@ -43,8 +43,8 @@ export class Views {
   }
 
   /**
-   * Reads and compiles the views of a plugin. What is returned puts them into force, and then returns the undo: what is edited
-   * on the disk counts when the plugin is loaded again, and what is broken is known before anybody asks for it.
+   * Reads and compiles the views of a plugin. What is returned puts them into force, and then returns the undo: what is
+   * edited on the disk counts when the plugin is loaded again, and what is broken is known before anybody asks for it.
    *
    * @throws start error for a folder or a view that cannot be used
    */
@@ -62,8 +62,8 @@ export class Views {
   }
 
   /**
-   * Reads and compiles single views that an operator puts in the place of ours; what is returned puts them into force, and then
-   * returns the undo.
+   * Reads and compiles single views that an operator puts in the place of ours; what is returned puts them into force,
+   * and then returns the undo.
    *
    * @throws start error for a folder or a view that cannot be used
    */

@@ -135,8 +135,8 @@ function endOfPath(text: string): number {
 export type LocalPart = string & { readonly brand: 'LocalPart' };
 
 /**
- * In octets when decoded: the path limit of 256 (RFC 5321 §4.5.3.1.3) without brackets, `@` and a domain of one
- * letter. The 64 octets of §4.5.3.1.1 are a minimum that servers must accept; VERP and SRS use more.
+ * In octets when decoded: the path limit of 256 (RFC 5321 §4.5.3.1.3) without brackets, `@` and a domain of one letter.
+ * The 64 octets of §4.5.3.1.1 are a minimum that servers must accept; VERP and SRS use more.
  */
 const maxLocalPartBytes = 252;
 /** RFC 5322 §3.2.3 `dot-atom-text`, widened by RFC 6531 §3.3. */

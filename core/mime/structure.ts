@@ -180,8 +180,7 @@ interface BoundaryLine {
 const slack = 80;
 
 /**
- * Finds the boundary lines of all open multiparts in one pass; the cost of a line does not depend on how many are
- * open.
+ * Finds the boundary lines of all open multiparts in one pass; the cost of a line does not depend on how many are open.
  */
 class BoundarySearch {
   readonly #bytes: Buffer;

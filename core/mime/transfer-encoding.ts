@@ -258,8 +258,7 @@ function foldedHeader(bytes: Buffer): Buffer | undefined {
 interface LineEncoder {
   write(bytes: Buffer): Buffer;
   /**
-   * @param isLast whether the message ends here; otherwise a boundary follows, and the line end before it is no
-   * content
+   * @param isLast whether the message ends here; otherwise a boundary follows, and the line end before it is no content
    */
   end(isLast: boolean): Buffer;
 }

@@ -26,8 +26,8 @@ interface HandedOver {
 }
 
 /**
- * Listening sockets passed by a service manager, which keeps them open and describes them in
- * `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` (sd_listen_fds_with_names(3)).
+ * Listening sockets passed by a service manager, which keeps them open and describes them in `LISTEN_PID`, `LISTEN_FDS`
+ * and `LISTEN_FDNAMES` (sd_listen_fds_with_names(3)).
  */
 export class InheritedSockets {
   static readonly none = new InheritedSockets({}, 0);

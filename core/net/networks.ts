@@ -15,8 +15,7 @@ export interface NetworkSet {
 
 /**
  * Networks such as `192.0.2.0/24`, `2001:db8::/32` or a single address. An invalid entry throws `invalid` with its
- * position,
- * counted from 1. So does an entry with host bits: `10.1.2.3/8` usually means one host, not all of 10.
+ * position, counted from 1. So does an entry with host bits: `10.1.2.3/8` usually means one host, not all of 10.
  */
 export function parseNetworks(list: readonly string[]): NetworkSet {
   const networks = new BlockList();

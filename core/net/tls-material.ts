@@ -12,8 +12,8 @@ export interface TlsMaterial {
 }
 
 /**
- * Reads key and certificate of a listener; undefined without TLS. Throws a start error when one is missing,
- * unreadable or no PEM, or when they do not match: there is no fallback.
+ * Reads key and certificate of a listener; undefined without TLS. Throws a start error when one is missing, unreadable
+ * or no PEM, or when they do not match: there is no fallback.
  *
  * @param folder base of relative paths
  */

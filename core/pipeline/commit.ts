@@ -201,10 +201,7 @@ export interface GroupOutcome {
   readonly reply: Reply | undefined;
 }
 
-/**
- * The recipients of one target: start → body → commit
- * abort. No step throws; a failure is recorded.
- */
+/** The recipients of one target: start → body → commit abort. No step throws; a failure is recorded. */
 class DeliveryGroup {
   readonly name: string;
   readonly members: readonly DraftRecipient[];

@@ -83,8 +83,7 @@ export class Pipeline {
   }
 
   /**
-   * Throws a start error for invalid options: an unknown stage or phase, an invalid limit, a cycle of before and
-   * after.
+   * Throws a start error for invalid options: an unknown stage or phase, an invalid limit, a cycle of before and after.
    */
   on<S extends Stage>(plugin: string, stage: S, options: HookOptions, hook: Hook<S>): Undo {
     const place = { ...options, plugin, timeLimitMs: options.timeLimitMs ?? this.#timeLimitMs };

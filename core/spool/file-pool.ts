@@ -4,7 +4,9 @@ import type { FileLayer } from '../disk/file-layer.js';
 
 const { O_CREAT, O_DSYNC, O_EXCL, O_WRONLY } = constants;
 
-/** A write to a `durable` file returns when its data is on the disk (O_DSYNC, open(2)): saves an fsync and its thread. */
+/**
+ * A write to a `durable` file returns when its data is on the disk (O_DSYNC, open(2)): saves an fsync and its thread.
+ */
 const flags = {
   plain: O_CREAT | O_EXCL | O_WRONLY,
   durable: O_CREAT | O_EXCL | O_WRONLY | O_DSYNC,

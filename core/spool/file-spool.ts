@@ -17,7 +17,9 @@ import { Semaphore } from '../concurrency.js';
 import { FileSpoolWriter, type Prologue } from './message.js';
 import type { Spool, SpoolWriter } from './spool.js';
 
-/** How a message becomes durable before it is acknowledged: by an fsync of its own file, or in the shared commit log. */
+/**
+ * How a message becomes durable before it is acknowledged: by an fsync of its own file, or in the shared commit log.
+ */
 export type Durability = 'file' | 'log';
 
 export interface SpoolOptions {
@@ -25,7 +27,10 @@ export interface SpoolOptions {
   readonly durability?: Durability;
   readonly clock?: Clock;
   readonly files?: FileLayer;
-  /** Larger messages are written to a file while they arrive, this many bytes at a time; smaller ones go into the log, or are written at once. */
+  /**
+   * Larger messages are written to a file while they arrive, this many bytes at a time; smaller ones go into the log,
+   * or are written at once.
+   */
   readonly memoryBytes?: number;
   /** Bytes of a message that may wait for the disk before its sender has to. */
   readonly backlogBytes?: number;
@@ -195,7 +200,10 @@ export async function openSpool(folder: string, options: SpoolOptions): Promise<
   return new FileSpool(folder, folders, files, options, await openCommits(`${folder}-log`, files, options));
 }
 
-/** The log, when it is configured or there is one to replay. Without it messages are durable files, and mail still comes in. */
+/**
+ * The log, when it is configured or there is one to replay. Without it messages are durable files, and mail still comes
+ * in.
+ */
 async function openCommits(
   folder: string,
   files: FileLayer,

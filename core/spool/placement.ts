@@ -9,7 +9,10 @@ import { type LinkTarget, type LoggedMessage, targetPath } from './spool.js';
 /** What link(2) reports on a file system without hard links. */
 const noLinksCodes = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS']);
 
-/** Blocking calls return from memory in less time than a thread needs to start, but block the event loop when a folder is busy. */
+/**
+ * Blocking calls return from memory in less time than a thread needs to start, but block the event loop when a folder
+ * is busy.
+ */
 type LinkMode = 'blocking' | 'threads';
 
 /** Links one message at its targets: after a durable log record, or as a durable file. */
@@ -56,7 +59,9 @@ export class Placement {
     return logged;
   }
 
-  /** Undoes `link` and `keepInLog`. The record is voided first, so that a crash in between does not restore the message. */
+  /**
+   * Undoes `link` and `keepInLog`. The record is voided first, so that a crash in between does not restore the message.
+   */
   async rollback(targets: readonly LinkTarget[]): Promise<boolean> {
     const { messages } = this.#context;
     const numbers = new Set(targets.flatMap((target) => this.#records.get(target) ?? []));
@@ -93,7 +98,10 @@ export class Placement {
     }
   }
 
-  /** Nothing is visible before the record is durable. The file is written at once and reaches the disk at the next checkpoint. */
+  /**
+   * Nothing is visible before the record is durable. The file is written at once and reaches the disk at the next
+   * checkpoint.
+   */
   async #linkLogged(log: MessageLog, targets: readonly LinkTarget[]): Promise<void> {
     const number = await log
       .commit(targets, this.#file.memory ?? [], this.#file.size)
@@ -173,7 +181,10 @@ export class Placement {
     }
   }
 
-  /** A rename overwrites, so names that may be taken are looked up first; the lookup blocks while another process changes the folder. */
+  /**
+   * A rename overwrites, so names that may be taken are looked up first; the lookup blocks while another process
+   * changes the folder.
+   */
   #moveTo(target: LinkTarget, mode: LinkMode): Promise<boolean> {
     const { files } = this.#context;
     return this.#file.moveTo(targetPath(target), async (from, to) => {

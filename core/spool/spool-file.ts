@@ -36,7 +36,10 @@ export interface SpoolContext {
 const readBytes = 64 * 1024;
 const releasedError = (): Error => new Error('the message was released');
 
-/** The bytes of one message. A small one is in memory until it is written at once; a larger one is written while it arrives. */
+/**
+ * The bytes of one message. A small one is in memory until it is written at once; a larger one is written while it
+ * arrives.
+ */
 export class SpoolFile {
   readonly #context: SpoolContext;
   #path: string | undefined;

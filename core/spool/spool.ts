@@ -4,7 +4,10 @@ import type { Readable } from 'node:stream';
 export interface LinkTarget {
   readonly folder: string;
   readonly name: string;
-  /** The name has 128 random bits: it is linked without a look whether it is taken, and would replace a file that had it. */
+  /**
+   * The name has 128 random bits: it is linked without a look whether it is taken, and would replace a file that had
+   * it.
+   */
   readonly isUnique?: boolean;
   /** Delivery target that finds the message after a crash, wherever another program has moved it since. */
   readonly owner?: string;
@@ -18,7 +21,10 @@ export function targetPath({ folder, name }: LinkTarget): string {
 export interface LoggedMessage {
   /** The bytes of the whole file; undefined once the file is linked or the message is dropped. */
   readonly content: Buffer | undefined;
-  /** Gives the message up. True when there is no file and will be none; false when the file is linked and the caller must remove it. */
+  /**
+   * Gives the message up. True when there is no file and will be none; false when the file is linked and the caller
+   * must remove it.
+   */
   drop(): boolean;
 }
 

@@ -28,7 +28,10 @@ import { explainRelay, relayHook, relayTarget, outcomeEvent } from './delivery/r
 import { queueTargets } from './delivery/relay-target.js';
 import { clientEndpoints } from './http/routes.js';
 
-/** Mail that is due later than the longest pause was given its time by a clock that went wrong; never less than this is longest. */
+/**
+ * Mail that is due later than the longest pause was given its time by a clock that went wrong; never less than this is
+ * longest.
+ */
 const defaultPauseMs = 6 * 3_600_000;
 /** Policies of other domains that a kill takes away are fetched again. */
 const saveSeconds = 60;

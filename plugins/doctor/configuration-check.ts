@@ -13,8 +13,7 @@ import { isProblem, isStartError, startError } from '../../core/problem.js';
 
 /**
  * `postern config check`: prints that the configuration is valid, with exposure warnings, which may be intended; or
- * throws the start error
- * with all mistakes.
+ * throws the start error with all mistakes.
  */
 export async function checkConfiguration(options: StartOptions, surroundings: CommandEnvironment): Promise<number> {
   const configuration = await configure(options, surroundings);

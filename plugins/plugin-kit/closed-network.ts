@@ -4,8 +4,8 @@ import { syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 
 /**
- * Disconnects this process from the network: every attempt fails as if the network were down. A plugin that
- * is only checked must not contact others.
+ * Disconnects this process from the network: every attempt fails as if the network were down. A plugin that is only
+ * checked must not contact others.
  *
  * @param tried is called with each attempt: `connect to example.com:443`
  */

@@ -33,8 +33,8 @@ const Pipeline = z.object({
 });
 
 /**
- * `postern plugin list`: asks the running server; without one, starts the configured plugins in a process of its
- * own and stops them again. Resolves with the exit status.
+ * `postern plugin list`: asks the running server; without one, starts the configured plugins in a process of its own
+ * and stops them again. Resolves with the exit status.
  */
 export async function listPlugins({ options, json }: ListInput, place: CommandEnvironment): Promise<number> {
   const owner = await ownerOf(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));

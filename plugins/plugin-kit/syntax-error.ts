@@ -3,8 +3,7 @@ import { locationBelow } from '../../core/host/uncaught.js';
 
 /**
  * Position of a syntax error, as `index.js:12`. The error of `import` does not include it, but the output of a process
- * that
- * fails with it does; none of the code has run by then.
+ * that fails with it does; none of the code has run by then.
  */
 export function syntaxErrorPlace(entry: string, folder: string): string | undefined {
   const kit = new URL('./kit-import.js', import.meta.url).href;

@@ -5,8 +5,8 @@ import { resolve } from 'node:path';
 import { startError } from '../../core/problem.js';
 
 /**
- * `postern plugin test PATH`: runs the tests in that folder with `node --test`, resolving `postern/testing`
- * to this installation. Resolves with the exit status.
+ * `postern plugin test PATH`: runs the tests in that folder with `node --test`, resolving `postern/testing` to this
+ * installation. Resolves with the exit status.
  */
 export async function testPlugin(path: string, cwd: string): Promise<number> {
   const folder = resolve(cwd, path);

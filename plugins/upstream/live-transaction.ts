@@ -13,8 +13,8 @@ import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf }
 import type { Call } from './upstream-host.js';
 
 /**
- * A client's transaction, relayed to an upstream in step: MAIL and RCPT with the client's RCPT, then the message.
- * One step at a time; a caller may stop waiting, but the steps continue.
+ * A client's transaction, relayed to an upstream in step: MAIL and RCPT with the client's RCPT, then the message. One
+ * step at a time; a caller may stop waiting, but the steps continue.
  */
 export class LiveTransaction {
   readonly upstream: Upstream;
@@ -44,8 +44,7 @@ export class LiveTransaction {
 
   /**
    * Sends the message to these recipients; one outcome for each, in order. Uses the open transaction when it has
-   * exactly these;
-   * otherwise, when a hook has removed some or the connection is lost, a new one.
+   * exactly these; otherwise, when a hook has removed some or the connection is lost, a new one.
    */
   deliver(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
     return this.#inTurn(async () => {
@@ -105,8 +104,7 @@ export class LiveTransaction {
 
   /**
    * The server's answer to the first RCPT; undefined when it refused MAIL. A server that disconnects or hangs between
-   * the two
-   * counts as unavailable, as one does at MAIL.
+   * the two counts as unavailable, as one does at MAIL.
    */
   async #begin(recipient: OutgoingRecipient, signal: AbortSignal): Promise<Reply | ClientFailure | undefined> {
     this.#session = undefined;
@@ -184,8 +182,7 @@ export class LiveTransaction {
 
 /**
  * Sends a message without an open transaction: from the queue, or after a connection was lost. Never rejects with a
- * `ClientFailure`.
- * Finding a server takes at most two reply timeouts: later the client has long been told to try again.
+ * `ClientFailure`. Finding a server takes at most two reply timeouts: later the client has long been told to try again.
  */
 export async function sendAnew(
   upstream: Upstream,

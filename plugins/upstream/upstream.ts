@@ -57,8 +57,7 @@ export class Upstream {
 
   /**
    * Sends MAIL to the first server that answers. Rejects with a `ClientFailure` when none does, or when the message
-   * cannot
-   * be sent there (`capability`).
+   * cannot be sent there (`capability`).
    */
   begin(mail: (session: ClientSession) => Promise<Reply>, call: Call): Promise<Begun> {
     return this.#first(call, async (lease, host) => {
@@ -74,9 +73,8 @@ export class Upstream {
   }
 
   /**
-   * Sends a complete message. Never rejects with a `ClientFailure`; a server that disconnects before it answers for
-   * the message is replaced.
-   * The signal only aborts the search for a server: a running dialogue finishes.
+   * Sends a complete message. Never rejects with a `ClientFailure`; a server that disconnects before it answers for the
+   * message is replaced. The signal only aborts the search for a server: a running dialogue finishes.
    */
   async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
     try {
@@ -170,8 +168,8 @@ interface Refusal {
 }
 
 /**
- * The server's reply, or why there is none, for the client: code, status and text unchanged. A 421 concerns
- * the connection to that server, so it becomes 451.
+ * The server's reply, or why there is none, for the client: code, status and text unchanged. A 421 concerns the
+ * connection to that server, so it becomes 451.
  */
 export function refusalOf(answer: Reply | ClientFailure): Refusal {
   const { code, status } = answer;
@@ -186,8 +184,8 @@ export function refusalOf(answer: Reply | ClientFailure): Refusal {
 }
 
 /**
- * False for refusals of this server or faults of its configuration: the sender shall try again. A 5yz that is
- * not permanent (a plain 552 to RCPT after accepted recipients) is not final for a separate message either.
+ * False for refusals of this server or faults of its configuration: the sender shall try again. A 5yz that is not
+ * permanent (a plain 552 to RCPT after accepted recipients) is not final for a separate message either.
  */
 function isAboutMail(answer: Reply | ClientFailure): boolean {
   if (!isClientFailure(answer)) return true;

@@ -51,8 +51,8 @@ export class UserDirectory implements Directory {
   }
 
   /**
-   * The recipient's user. In this order: exact name or alias, postmaster, the same without `+detail`, and
-   * the catch-all; each in local domains only, except postmaster of this host itself.
+   * The recipient's user. In this order: exact name or alias, postmaster, the same without `+detail`, and the
+   * catch-all; each in local domains only, except postmaster of this host itself.
    */
   lookup({ local, domain }: Destination): UserRecord | undefined {
     const name = lowerCase(local);

@@ -44,9 +44,8 @@ export function signInHook(
 }
 
 /**
- * Decides about every recipient: local users get a mailbox, others are refused. It answers unknown
- * and known recipients equally fast. A plugin that routes other recipients registers its hook with `order: 'route'`
- * and runs before.
+ * Decides about every recipient: local users get a mailbox, others are refused. It answers unknown and known recipients
+ * equally fast. A plugin that routes other recipients registers its hook with `order: 'route'` and runs before.
  */
 export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
   return ({ address, transaction }) => {

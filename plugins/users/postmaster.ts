@@ -13,8 +13,8 @@ export interface PostmasterInput {
 }
 
 /**
- * Ensures that mail for postmaster has a recipient (RFC 5321 §4.5.1): creates a user without a password
- * if there is none. This creates `users.json` at the first start.
+ * Ensures that mail for postmaster has a recipient (RFC 5321 §4.5.1): creates a user without a password if there is
+ * none. This creates `users.json` at the first start.
  */
 export async function ensurePostmaster(records: UserRecords, input: PostmasterInput): Promise<void> {
   const { settings, configuration, clock } = input;

@@ -24,8 +24,7 @@ type Credentials = Pick<Directory, 'authenticate'> & Pick<UserDirectory, 'canoni
  * name.
  *
  * Attempts for the same pair run one after the other: a thousand concurrent guesses are counted one by one, and of
- * concurrent
- * correct ones only the first is hashed.
+ * concurrent correct ones only the first is hashed.
  */
 export class SignIns {
   readonly #directory: Credentials;

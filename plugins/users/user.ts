@@ -48,8 +48,8 @@ export function asMailUser(record: UserRecord): MailUser {
 /**
  * User names are `local@domain` in lower case.
  *
- * Local parts ignore the case of ASCII letters: `Anna@example.org` is anna's mailbox. RFC 5321 §2.4
- * leaves that to the host of the mailbox. The local part is also a folder name, so only allowed characters pass.
+ * Local parts ignore the case of ASCII letters: `Anna@example.org` is anna's mailbox. RFC 5321 §2.4 leaves that to the
+ * host of the mailbox. The local part is also a folder name, so only allowed characters pass.
  */
 const userShape = /^(?=.{1,64}$)[a-z0-9_+=-]+(?:\.[a-z0-9_+=-]+)*$/;
 /** An alias is not a folder name, so the full dot-string of RFC 5321 is allowed, except source routes. */

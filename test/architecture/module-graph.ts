@@ -2,17 +2,12 @@ import { target } from './import-rules.js';
 import type { SourceFile } from './source-file.js';
 
 /**
- * Modules that wait for each other while they load. Imports of types alone are erased and do not count.
+ * Circles of files, imports of types included: a reader of such a file has no place to begin.
  *
  * @returns one path for each cycle found, from a module back to itself
  */
 export function cycles(files: readonly SourceFile[]): readonly string[] {
-  const graph = new Map(
-    files.map((file) => [
-      file.path,
-      file.imports.filter(({ typeOnly }) => !typeOnly).map((line) => target(file, line)),
-    ]),
-  );
+  const graph = new Map(files.map((file) => [file.path, file.imports.map((line) => target(file, line))]));
   const done = new Set<string>();
   const found: string[] = [];
   const visit = (path: string, way: readonly string[]) => {

@@ -24,8 +24,8 @@ interface Awaited {
 }
 
 /**
- * A server closes the connection right after a 421. One that still sends the replies of other recipients gets this
- * long for each.
+ * A server closes the connection right after a 421. One that still sends the replies of other recipients gets this long
+ * for each.
  */
 const repliesAfter421Ms = 10_000;
 
@@ -33,8 +33,8 @@ const ignore = (): void => undefined;
 
 /**
  * The connection to one server. Commands are sent, and each reply goes to the oldest command that waits for one. A
- * reply without a command breaks the connection and discards everything that came with it: a server that is out of
- * step would assign one message's reply to another.
+ * reply without a command breaks the connection and discards everything that came with it: a server that is out of step
+ * would assign one message's reply to another.
  */
 export class Channel {
   readonly #clock: Clock;

@@ -26,9 +26,9 @@ export class ContentWriter {
   }
 
   /**
-   * Resolves with true when the final dot is written, with false when the channel has failed.
-   * A failing stream, or an 8-bit byte for a server without 8BITMIME, breaks the connection before the dot, so that
-   * the server discards the message.
+   * Resolves with true when the final dot is written, with false when the channel has failed. A failing stream, or an
+   * 8-bit byte for a server without 8BITMIME, breaks the connection before the dot, so that the server discards the
+   * message.
    */
   write({ source, eightBit }: OutgoingContent): boolean | Promise<boolean> {
     const watch = this.#sevenBit && eightBit !== false;

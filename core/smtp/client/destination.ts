@@ -103,8 +103,8 @@ export function allowsClearAuth({ auth, address }: Destination): boolean {
 }
 
 /**
- * Timeouts in milliseconds, absolute: bytes that trickle in do not extend them. Each covers one reply, `blockMs` 64
- * KiB of the message, `attemptMs` everything from the dial to the last reply of one message.
+ * Timeouts in milliseconds, absolute: bytes that trickle in do not extend them. Each covers one reply, `blockMs` 64 KiB
+ * of the message, `attemptMs` everything from the dial to the last reply of one message.
  */
 export interface ClientDeadlines {
   readonly connectMs: number;

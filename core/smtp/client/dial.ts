@@ -66,8 +66,8 @@ function connectFailure(cause: NodeJS.ErrnoException): ClientFailure {
 }
 
 /**
- * Upgrades the channel's connection to TLS. Resolves when the handshake is done; undefined when the channel has
- * failed, which then holds the failure.
+ * Upgrades the channel's connection to TLS. Resolves when the handshake is done; undefined when the channel has failed,
+ * which then holds the failure.
  */
 export async function secure(channel: Channel, destination: Destination, ms: number): Promise<ClientTls | undefined> {
   const { tls, address, host = address } = destination;

@@ -18,11 +18,10 @@ export type ClientStep =
   | 'quit';
 
 /**
- * Kind of failure:
- * `reply` the server answered 4yz or 5yz; `connect` no connection; `timeout` a deadline passed; `protocol` bytes that
- * are no SMTP, or an unexpected reply; `tls` no TLS or an invalid certificate; `closed` the connection ended;
- * `capability` the server lacks an extension that the message needs; `local` our own fault: the caller's stream, an
- * abort, an invalid address.
+ * Kind of failure: `reply` the server answered 4yz or 5yz; `connect` no connection; `timeout` a deadline passed;
+ * `protocol` bytes that are no SMTP, or an unexpected reply; `tls` no TLS or an invalid certificate; `closed` the
+ * connection ended; `capability` the server lacks an extension that the message needs; `local` our own fault: the
+ * caller's stream, an abort, an invalid address.
  */
 export type FailureKind = 'reply' | 'connect' | 'timeout' | 'protocol' | 'tls' | 'closed' | 'capability' | 'local';
 
@@ -76,8 +75,8 @@ export function isClientFailure(value: unknown): value is ClientFailure {
 const temporarySteps: ReadonlySet<ClientStep> = new Set(['starttls', 'auth', 'xclient', 'rset', 'noop', 'quit']);
 
 /**
- * The server answered 4yz or 5yz. A refused AUTH or STARTTLS is a matter of configuration, hence temporary; a plain
- * 552 to RCPT means too many recipients (RFC 5321 §4.5.3.1.10).
+ * The server answered 4yz or 5yz. A refused AUTH or STARTTLS is a matter of configuration, hence temporary; a plain 552
+ * to RCPT means too many recipients (RFC 5321 §4.5.3.1.10).
  */
 export function refusal(step: ClientStep, reply: Reply): ClientFailure {
   const { code, lines } = reply;

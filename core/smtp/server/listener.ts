@@ -242,7 +242,9 @@ interface MailServerOptions {
   readonly accept: (socket: Socket) => void;
 }
 
-/** Ephemeral keys and authenticated encryption alone (RFC 9325 §4.2), with the suites of TLS 1.3; or what Node takes. */
+/**
+ * Ephemeral keys and authenticated encryption alone (RFC 9325 §4.2), with the suites of TLS 1.3; or what Node takes.
+ */
 const cipherLists = {
   recommended: [
     'TLS_AES_256_GCM_SHA384',

@@ -27,8 +27,7 @@ type Where = Pick<CaseDefinition, 'route' | 'mx' | 'port' | 'protocol' | 'tls' |
 
 /**
  * Uses the hosts that the case names, else its route, else the route of queued mail to its recipients, else the MX of
- * the one domain that
- * all recipients share.
+ * the one domain that all recipients share.
  * @throws Problem `forbidden` for hosts that are not allowed, `invalid`, `unavailable`
  */
 export async function planCase(

@@ -45,8 +45,7 @@ export class Intake {
 
   /**
    * Queues one entry for each message to another server and returns their uids. Without a route, recipients with a
-   * local mailbox get
-   * the message at once.
+   * local mailbox get the message at once.
    * @throws Problem `invalid`, `unavailable` when the queue is full, `storage-full`
    */
   async queue(request: OutgoingRequest, from: Caller): Promise<readonly string[]> {

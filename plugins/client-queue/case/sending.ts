@@ -119,8 +119,7 @@ export class Sending {
   /**
    * @param signal aborted when the caller is gone
    * @throws Problem `forbidden` for servers that are not allowed, `invalid`, `unavailable` when there is no route or
-   * too many
-   * sessions, `session-timeout` when the time limit was reached
+   * too many sessions, `session-timeout` when the time limit was reached
    */
   async send({ where, how, ...request }: OutgoingRequest, signal: AbortSignal): Promise<SessionResult> {
     if (this.#running >= maxAtOnce)

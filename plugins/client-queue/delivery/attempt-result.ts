@@ -14,8 +14,8 @@ export interface RecipientVerdict {
 }
 
 /**
- * How the servers reacted: `answered`; reached, but silent for too long or gone with the message; not reached, or
- * known to be dead.
+ * How the servers reacted: `answered`; reached, but silent for too long or gone with the message; not reached, or known
+ * to be dead.
  */
 export type ServersTried = 'answered' | 'stalled' | 'unreachable';
 

@@ -35,8 +35,8 @@ export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInpu
 }
 
 /**
- * The same for a server without 8BITMIME: encoded before signing (RFC 6152 §3). Undefined where it is 7-bit already,
- * or cannot be encoded: then the server gets the message unchanged, or not at all.
+ * The same for a server without 8BITMIME: encoded before signing (RFC 6152 §3). Undefined where it is 7-bit already, or
+ * cannot be encoded: then the server gets the message unchanged, or not at all.
  */
 export async function sevenBitContent(
   { uid, entry }: Lease,

@@ -136,8 +136,8 @@ export function explainReply(
 }
 
 /**
- * Meanings of replies, the first match counts. The first digit decides whether mail is retried; these only explain,
- * and set the delay. Patterns are RE2, case-insensitive, searched in `code status text`.
+ * Meanings of replies, the first match counts. The first digit decides whether mail is retried; these only explain, and
+ * set the delay. Patterns are RE2, case-insensitive, searched in `code status text`.
  */
 export const replyRules: readonly ReplyRule[] = [
   {

@@ -43,8 +43,8 @@ export class Sites {
   }
 
   /**
-   * Undefined while the servers are unknown; listeners are notified when that changes. The result is cached, so that
-   * no attempt waits for the DNS.
+   * Undefined while the servers are unknown; listeners are notified when that changes. The result is cached, so that no
+   * attempt waits for the DNS.
    */
   of(destination: string): string | undefined {
     const known = this.#known.get(destination) ?? this.#fixed(destination);
@@ -171,9 +171,9 @@ interface Lookup {
 }
 
 /**
- * Looks up destinations with bounded concurrency. Hanging lookups make room for others, and domains that hung last
- * time have a small lane of their own, so that a burst of mail for dead domains does not delay others. Alternating
- * between oldest and newest also protects earlier ones.
+ * Looks up destinations with bounded concurrency. Hanging lookups make room for others, and domains that hung last time
+ * have a small lane of their own, so that a burst of mail for dead domains does not delay others. Alternating between
+ * oldest and newest also protects earlier ones.
  */
 export class LookupLanes {
   /** Never rejects. */

@@ -63,9 +63,8 @@ const introductions = {
 } as const;
 
 /**
- * A delivery status notification (RFC 3462, RFC 3464), ready to send. UTF-8 is written according to RFC 6533:
- * literally when the
- * recipient's address needs SMTPUTF8 itself, otherwise in forms that every server accepts (§3, §4.1).
+ * A delivery status notification (RFC 3462, RFC 3464), ready to send. UTF-8 is written according to RFC 6533: literally
+ * when the recipient's address needs SMTPUTF8 itself, otherwise in forms that every server accepts (§3, §4.1).
  */
 export function composeDsn(input: DsnInput): Buffer {
   const { boundary, returnedWhole } = input;

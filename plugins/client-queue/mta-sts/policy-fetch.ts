@@ -21,8 +21,8 @@ const maxBytes = 64 * 1024;
 const maxAddresses = 2;
 
 /**
- * Fetches the policy file of a domain over HTTPS with a valid certificate, without redirects
- * (RFC 8461 §3.3). Rejects with the reason, at the latest when the signal aborts.
+ * Fetches the policy file of a domain over HTTPS with a valid certificate, without redirects (RFC 8461 §3.3). Rejects
+ * with the reason, at the latest when the signal aborts.
  */
 export async function fetchPolicy(domain: string, context: PolicyFetchContext): Promise<string> {
   const { signal } = context;

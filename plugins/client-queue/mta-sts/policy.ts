@@ -30,8 +30,7 @@ export function policyId(records: readonly string[]): string | undefined {
 }
 
 /**
- * Undefined for an invalid policy. The first of repeated keys counts; unknown keys and invalid server names are
- * ignored
+ * Undefined for an invalid policy. The first of repeated keys counts; unknown keys and invalid server names are ignored
  * (RFC 8461 §3.2). Linear time for any input.
  */
 export function parsePolicy(text: string): StsPolicy | undefined {

@@ -64,8 +64,8 @@ export class Bodies {
   }
 
   /**
-   * Stores the message with its envelope: before the message in the same file if the file is not shared, else in a
-   * file beside it.
+   * Stores the message with its envelope: before the message in the same file if the file is not shared, else in a file
+   * beside it.
    * @throws Problem `unavailable` when a dead process left a file of that name without an entry: the next sweep moves
    * it to quarantine
    */
@@ -201,8 +201,8 @@ export class Bodies {
 }
 
 /**
- * Messages of the same second share a folder, and so its fsync; those of a day are spread over all folders.
- * The time is the first part of ids that this server creates.
+ * Messages of the same second share a folder, and so its fsync; those of a day are spread over all folders. The time is
+ * the first part of ids that this server creates.
  */
 function shardOf(uid: string): string {
   return shards[crc32(uid.slice(0, 8)) % shards.length] ?? '0';
@@ -300,8 +300,7 @@ export async function readAt(files: FileLayer, fd: number, at: number, bytes: nu
 
 /**
  * The envelope is stored with the message, so that the entry can be recreated when the journal is lost: in the first
- * line of the file, or in
- * a file beside it where the message file is shared with mailboxes.
+ * line of the file, or in a file beside it where the message file is shared with mailboxes.
  */
 const field = 'Postern-Envelope: ';
 

@@ -24,8 +24,7 @@ export type RecipientChange = Readonly<z.output<typeof RecipientChange>>;
 
 /**
  * One change of an entry: new values, never differences, so that applying it twice does no harm. `revision` is the
- * entry's revision
- * after the change.
+ * entry's revision after the change.
  */
 export const Change = z.object({
   uid: z.string(),

@@ -45,8 +45,7 @@ export function encodeEnvelope(entry: NewEntry): string {
 
 /**
  * Subject and Message-ID as written in the JSON, with escapes, without parsing it: searches read them of every entry.
- * The fields
- * before them, protocol and route, contain neither comma nor quotation mark.
+ * The fields before them, protocol and route, contain neither comma nor quotation mark.
  */
 export function headerTexts({ envelope }: Pick<StoredFields, 'envelope'>): readonly string[] {
   const subject = envelope.indexOf(',', envelope.indexOf(',') + 1) + 1;

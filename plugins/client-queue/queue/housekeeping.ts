@@ -109,8 +109,7 @@ function discarded(entry: QueuedEntry, now: number): Change | undefined {
 
 /**
  * Age alone does not expire a recipient, since the clock may have jumped: it must have been tried after its time was
- * over, or tried at all
- * while the clock is steady. A recipient that an operator wants retried is tried first.
+ * over, or tried at all while the clock is steady. A recipient that an operator wants retried is tried first.
  */
 function isExpired(recipient: RecipientRecord, { steady, jumped }: Moment): boolean {
   const { entry, attempts, manual } = recipient;
@@ -245,10 +244,8 @@ function isAstray(one: RecipientRecord, { now, before = -Infinity, maxPauseMs }:
 
 /**
  * Detects mail that was accepted while the clock was ahead, and that would be kept too long. Counts only what a steady
- * clock has shown: a
- * jump clears it, since the clock may have been wrong until then. What an earlier process recorded counts while the
- * times of the
- * entry are in the future; otherwise the clock may have been behind.
+ * clock has shown: a jump clears it, since the clock may have been wrong until then. What an earlier process recorded
+ * counts while the times of the entry are in the future; otherwise the clock may have been behind.
  */
 export class FutureArrivals {
   #seen = new WeakMap<QueuedEntry, number>();

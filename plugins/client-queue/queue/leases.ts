@@ -76,8 +76,7 @@ export class Leases {
 
 /**
  * True when an earlier attempt may have delivered without a recorded result: the process died, or a local fault ended
- * it, so
- * its message may already be with the next server.
+ * it, so its message may already be with the next server.
  */
 function isInterrupted({ entry, reply }: RecipientRecord): boolean {
   const { lastAttempt, details } = entry;

@@ -33,9 +33,8 @@ interface LedgerInput {
 }
 
 /**
- * All entries, in memory and in the journal. A change is visible at once and resolves when it is durable. A change
- * that the disk refuses
- * stays in memory and is written as soon as possible; until then no work that depends on it begins.
+ * All entries, in memory and in the journal. A change is visible at once and resolves when it is durable. A change that
+ * the disk refuses stays in memory and is written as soon as possible; until then no work that depends on it begins.
  */
 export class Ledger {
   readonly open = new Map<string, QueuedEntry>();
@@ -127,8 +126,7 @@ export class Ledger {
 
   /**
    * Visible at once, durable when it resolves. The iterable is read one change at a time, each after the one before is
-   * applied. When
-   * it rejects, the changes stay in memory and are written later. @throws Problem
+   * applied. When it rejects, the changes stay in memory and are written later. @throws Problem
    */
   async commit(changes: Iterable<Change>): Promise<void> {
     const entries = await this.#write(changes);
@@ -234,8 +232,8 @@ export class Ledger {
   }
 
   /**
-   * Entries with up to `most` notices in total. They move to the end of the line, so that one that fails does not
-   * block the others.
+   * Entries with up to `most` notices in total. They move to the end of the line, so that one that fails does not block
+   * the others.
    */
   nextNoticing(most: number): readonly QueuedEntry[] {
     const given: QueuedEntry[] = [];

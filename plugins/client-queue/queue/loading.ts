@@ -56,8 +56,8 @@ class Loader {
   }
 
   /**
-   * The newest snapshot is valid even when the journal does not name it yet: a process
-   * may have finished it and died before the journal was marked.
+   * The newest snapshot is valid even when the journal does not name it yet: a process may have finished it and died
+   * before the journal was marked.
    */
   async readSnapshot(): Promise<SnapshotFile | undefined> {
     const { folder, files, journal, quarantine } = this.#input;

@@ -28,8 +28,7 @@ export interface RelayQueueOptions extends QueueBounds {
   readonly owner?: string;
   /**
    * Resolves when the commit log of the spool has restored every message; a missing message may reappear until then.
-   * Immediately when
-   * absent.
+   * Immediately when absent.
    */
   readonly ready?: Promise<void>;
   readonly files?: FileLayer;

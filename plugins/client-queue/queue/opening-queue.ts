@@ -44,8 +44,8 @@ async function bytesOf(folder: string, isWanted: (name: string) => boolean): Pro
 }
 
 /**
- * Placeholder for a queue that is still being read. Submissions wait; operations on entries throw
- * `unavailable`; no recipient is due.
+ * Placeholder for a queue that is still being read. Submissions wait; operations on entries throw `unavailable`; no
+ * recipient is due.
  */
 class OpeningQueue implements OpenedRelayQueue {
   readonly #opening: Promise<OpenedRelayQueue>;

@@ -236,8 +236,8 @@ const differences: readonly (readonly [pattern: RegExp, placeholder: string])[] 
 ];
 
 /**
- * A reply without variable parts: addresses, networks, ids, numbers. Mail that waits for the same
- * reason is counted together. Code and enhanced status code stay.
+ * A reply without variable parts: addresses, networks, ids, numbers. Mail that waits for the same reason is counted
+ * together. Code and enhanced status code stay.
  */
 export function normalReason({ code, status, text }: Pick<RecordedReply, 'code' | 'status' | 'text'>): string {
   const line = text

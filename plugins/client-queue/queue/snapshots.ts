@@ -262,8 +262,7 @@ export interface ReadSnapshot {
 }
 
 /**
- * Visits every entry of a snapshot. A damaged line does not affect others. A file of a later format is not read at
- * all.
+ * Visits every entry of a snapshot. A damaged line does not affect others. A file of a later format is not read at all.
  */
 export async function readSnapshot(files: FileLayer, fd: number, visitor: SnapshotVisitor): Promise<ReadSnapshot> {
   const slice = new TimeSlice();

@@ -30,8 +30,7 @@ interface Listing {
 
 /**
  * A folder as a source: a mounted ConfigMap, whose names are links into a folder that is replaced as a whole, a git
- * checkout,
- * or files copied by hand. Links may only lead to files within the folder.
+ * checkout, or files copied by hand. Links may only lead to files within the folder.
  */
 export class FolderSource implements ConfigurationSource {
   readonly shown: string;

@@ -90,9 +90,8 @@ export class Sync {
   }
 
   /**
-   * Checks the source and applies what is new. @throws Problem `conflict` without a source or while another check
-   * runs, `unavailable` when the source cannot be reached, `invalid` when its files are refused: then nothing has
-   * changed
+   * Checks the source and applies what is new. @throws Problem `conflict` without a source or while another check runs,
+   * `unavailable` when the source cannot be reached, `invalid` when its files are refused: then nothing has changed
    */
   async pull(request: PullRequest): Promise<SyncOutcome> {
     const settings = this.#settings;

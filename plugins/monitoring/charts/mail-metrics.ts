@@ -56,8 +56,7 @@ export function countMail({ metrics, smtp }: Pick<PluginContext, 'metrics' | 'sm
 }
 
 /**
- * Caches the counter of each name: there are few listeners and targets, and label lookups cost more than the
- * increment.
+ * Caches the counter of each name: there are few listeners and targets, and label lookups cost more than the increment.
  */
 function once<T>(make: (name: string) => T): (name: string) => T {
   const made = new Map<string, T>();

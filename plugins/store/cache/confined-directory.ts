@@ -20,8 +20,8 @@ const latestMs = 99_999_999_999_999;
 const hasProc = existsSync('/proc/self/fd');
 
 /**
- * A directory below the folder of the mailboxes, opened without following symbolic links. It is read
- * through its descriptor, so that a replacement of the path has no effect. Blocking: for worker threads.
+ * A directory below the folder of the mailboxes, opened without following symbolic links. It is read through its
+ * descriptor, so that a replacement of the path has no effect. Blocking: for worker threads.
  */
 export class ConfinedDirectory {
   readonly #fd: number;

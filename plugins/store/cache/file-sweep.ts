@@ -17,8 +17,8 @@ const unfinished = /^[0-9a-f]{32}\.(?:index\.[0-9a-z]+\.tmp|summaries\.new)$/;
 export const isOwnCacheFile: OwnEntry = filesNamed(kept, unfinished);
 
 /**
- * Removes unfinished files of dead processes, files of removed folders, and the least recently used files
- * above the limit.
+ * Removes unfinished files of dead processes, files of removed folders, and the least recently used files above the
+ * limit.
  */
 export function sweepFiles(folder: string, { root, diskBytes }: SweepLimits): void {
   const names = namesIn(folder);

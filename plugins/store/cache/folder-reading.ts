@@ -32,8 +32,8 @@ export interface ReadingDeps {
 const looks = 4;
 
 /**
- * The names in `new` and `cur`. A directory with an unchanged stamp is not read again; for one that changed
- * a moment ago, two reads must agree.
+ * The names in `new` and `cur`. A directory with an unchanged stamp is not read again; for one that changed a moment
+ * ago, two reads must agree.
  * @param force read both, whatever their stamps are
  * @returns undefined when there is no such folder
  */

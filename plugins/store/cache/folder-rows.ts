@@ -4,8 +4,7 @@ import type { NamePool } from './name-pool.js';
 
 /**
  * The messages of a folder in columns, newest first: by received time, then by unique name. A folder of 100,000
- * messages takes
- * some ten megabytes that the garbage collector does not scan, and is stored on disk in the same form.
+ * messages takes some ten megabytes that the garbage collector does not scan, and is stored on disk in the same form.
  *
  * Immutable except `summary`, which is set when a message has been read.
  */

@@ -13,8 +13,8 @@ export type FolderQuestion =
   | { readonly kind: 'summaries'; readonly ids: readonly string[] };
 
 /**
- * Required freshness of an answer: the last known state, of any age; a check of the folder; or a read of all
- * names regardless of the check.
+ * Required freshness of an answer: the last known state, of any age; a check of the folder; or a read of all names
+ * regardless of the check.
  */
 export type Trust = 'known' | 'looked' | 'read';
 

@@ -8,9 +8,8 @@ import type { FolderNames } from './folder-reading.js';
 
 /**
  * The rows of a folder in a file: 24 bytes of head (`PSTNFLD2`, bytes of the description, CRC-32 of everything after
- * the head, bytes
- * after the head), the description as JSON, padded with spaces to a multiple of eight, then the columns and the
- * names as they are in memory. It is replaced as a whole. A file with any difference is ignored.
+ * the head, bytes after the head), the description as JSON, padded with spaces to a multiple of eight, then the columns
+ * and the names as they are in memory. It is replaced as a whole. A file with any difference is ignored.
  */
 const magic = Buffer.from('PSTNFLD2');
 const headBytes = 24;

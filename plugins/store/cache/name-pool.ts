@@ -2,8 +2,8 @@
 const spareBytes = 64 * 1024;
 
 /**
- * File names in UTF-8, one after the other. Names are only added and never changed: rows with offsets
- * can share the pool, and new names do not cost a copy of all.
+ * File names in UTF-8, one after the other. Names are only added and never changed: rows with offsets can share the
+ * pool, and new names do not cost a copy of all.
  */
 export class NamePool {
   readonly bytes: Buffer;

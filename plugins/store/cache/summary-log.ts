@@ -29,8 +29,8 @@ function headOf(folder: string): Buffer {
 }
 
 /**
- * The summaries of a folder's messages, one record after the other; the rows hold the offsets. Records
- * are only added. They are buffered in memory: those of a small folder are never written.
+ * The summaries of a folder's messages, one record after the other; the rows hold the offsets. Records are only added.
+ * They are buffered in memory: those of a small folder are never written.
  */
 export class SummaryLog {
   /** Path of the file; undefined for a log in memory. */
@@ -154,8 +154,8 @@ export class SummaryLog {
   }
 
   /**
-   * For an opened log. Returns the offsets of the records after the known ones, by id; truncates the file
-   * at invalid bytes.
+   * For an opened log. Returns the offsets of the records after the known ones, by id; truncates the file at invalid
+   * bytes.
    */
   async adopt(from: number, records: number, timeSlice: TimeSlice): Promise<ReadonlyMap<string, number>> {
     const found = new Map<string, number>();

@@ -247,8 +247,8 @@ class QuotaReservations {
 }
 
 /**
- * Defers a recipient whose mailbox is full; other recipients of the message are not affected. Uses the size that
- * MAIL declared (RFC 1870).
+ * Defers a recipient whose mailbox is full; other recipients of the message are not affected. Uses the size that MAIL
+ * declared (RFC 1870).
  */
 export function quotaHook(
   directory: Pick<Directory, 'resolve'>,

@@ -7,8 +7,8 @@ import type { StoreReader } from '../messages/store-reader.js';
 const tries = 10;
 
 /**
- * Counts every message; zero for a mailbox that does not exist yet. A folder renamed during the count can be missed,
- * so it is repeated until all are found.
+ * Counts every message; zero for a mailbox that does not exist yet. A folder renamed during the count can be missed, so
+ * it is repeated until all are found.
  */
 export async function usageOf(
   reader: Pick<StoreReader, 'folders' | 'mailboxFolders'>,

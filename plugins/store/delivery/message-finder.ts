@@ -8,9 +8,9 @@ import { findAtTarget, type FindLinked, hasContent } from '../../../core/spool/r
 import { readMessageName } from '../maildir/message-name.js';
 
 /**
- * Finds messages in any folder of the mailbox into which they were delivered, since a client may have moved or
- * flagged them: by unique name, and by content where a move has changed the name. A mailbox is
- * read once, so use it only before mail is accepted.
+ * Finds messages in any folder of the mailbox into which they were delivered, since a client may have moved or flagged
+ * them: by unique name, and by content where a move has changed the name. A mailbox is read once, so use it only before
+ * mail is accepted.
  */
 export function placedMessageFinder(root: string, files = nodeFiles): FindLinked {
   const known = new Map<string, Promise<MailboxInventory>>();

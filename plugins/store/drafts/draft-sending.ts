@@ -82,8 +82,7 @@ export class DraftSending {
 
   /**
    * Finishes the submissions of dead processes: files them, and removes the drafts. Run it at the start, before any
-   * draft changes.
-   * Returns the messages that could not be filed.
+   * draft changes. Returns the messages that could not be filed.
    */
   async resume(): Promise<readonly PreparedFile[]> {
     const { notes, log } = this.#input;

@@ -97,8 +97,8 @@ export function markName(name: string, { draftId, revision }: DraftMark): string
 }
 
 /**
- * The draft that a file is a version of, by its unique name. A draft of a mail client has an id derived from its
- * name; it stays the same when the draft is saved here, since it is written into the name then.
+ * The draft that a file is a version of, by its unique name. A draft of a mail client has an id derived from its name;
+ * it stays the same when the draft is saved here, since it is written into the name then.
  */
 export function markOf(id: string): DraftMark {
   const match = marked.exec(id);
@@ -130,8 +130,8 @@ const octets = 'application/octet-stream';
 const maxFilenameLength = 200;
 
 /**
- * Name and type of an attachment as given by the client. Only the last path component of a name is used. A name
- * that would break a header field or mislead a reader is refused.
+ * Name and type of an attachment as given by the client. Only the last path component of a name is used. A name that
+ * would break a header field or mislead a reader is refused.
  * @throws Problem `invalid`
  */
 export function parseAttachmentLabel(

@@ -52,8 +52,8 @@ export function hiddenDirectory(): string {
 }
 
 /**
- * A change of folders takes several renames, which no file system does in one step. So the plan is written
- * first, durably; after a crash, the next start carries out the remaining steps.
+ * A change of folders takes several renames, which no file system does in one step. So the plan is written first,
+ * durably; after a crash, the next start carries out the remaining steps.
  */
 export class FolderIntents {
   readonly #deps: IntentDeps;

@@ -52,8 +52,8 @@ const timeoutMs = 2000;
 const idsAtOnce = 2000;
 
 /**
- * Access to the messages in folders. Every answer is checked against the folder. All methods reject with
- * the problem `not-found` when the folder is gone, and `unavailable` when it cannot be read now.
+ * Access to the messages in folders. Every answer is checked against the folder. All methods reject with the problem
+ * `not-found` when the folder is gone, and `unavailable` when it cannot be read now.
  */
 export class FolderMessages {
   readonly #input: FolderMessagesInput;

@@ -97,8 +97,7 @@ const reservedLevel = /^(?:new|cur|tmp|inbox|dovecot(?:[-.].*)?|maildirfolder|ma
 
 /**
  * Validates the name of a new folder: one level, below `parent` or at the top. As in Maildir++, the children of INBOX
- * are the
- * top level.
+ * are the top level.
  * @param pointer the request field to report in errors
  * @throws Problem `invalid`
  */

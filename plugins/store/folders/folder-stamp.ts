@@ -14,8 +14,8 @@ export interface Stamp {
 export const maildirNames = ['new', 'cur'] as const;
 
 /**
- * Directory times have a resolution of some milliseconds: two changes can have the same stamp. A stamp that is
- * older than this identifies one state.
+ * Directory times have a resolution of some milliseconds: two changes can have the same stamp. A stamp that is older
+ * than this identifies one state.
  */
 const settledMs = 100;
 

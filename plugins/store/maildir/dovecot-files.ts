@@ -33,8 +33,7 @@ async function readDovecotList(path: string): Promise<string | undefined> {
 
 /**
  * Changes a list in a file of Dovecot in the same way as Dovecot: under its lock file `<name>.lock`, replaced by a
- * rename. A missing
- * list counts as empty.
+ * rename. A missing list counts as empty.
  * @returns the new list
  * @throws Problem `unavailable` when another program holds the lock
  */
@@ -97,10 +96,9 @@ const lockTries = 100;
 
 /**
  * Runs a task that renames files within a folder. A Dovecot that scans the folder meanwhile may miss some of them; it
- * would treat
- * them as expunged, and give them new UIDs when it sees them again. It does not scan while its lock on the UID
- * list is held. When that lock is not available in time, or there is no such list, the task runs without it: nothing
- * is lost.
+ * would treat them as expunged, and give them new UIDs when it sees them again. It does not scan while its lock on the
+ * UID list is held. When that lock is not available in time, or there is no such list, the task runs without it:
+ * nothing is lost.
  * @param task is told whether Dovecot is locked out
  */
 export async function whileUidsAreLocked<T>(

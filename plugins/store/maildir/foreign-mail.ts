@@ -32,8 +32,8 @@ export async function watchMailFolder(root: string, { health, clock, log, every 
 }
 
 /**
- * Entries in place of domains, mailboxes and their `new`, `cur` and `tmp` that are none: files, symbolic links,
- * folders with invalid names; except intermediate folders of changes. Paths below the root.
+ * Entries in place of domains, mailboxes and their `new`, `cur` and `tmp` that are none: files, symbolic links, folders
+ * with invalid names; except intermediate folders of changes. Paths below the root.
  */
 async function foreignInMail(root: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));

@@ -17,9 +17,9 @@ export interface MailboxParameters {
 }
 
 /**
- * Validates the mailbox in a request: the domain in ASCII, in any case; the user `[A-Za-z0-9._+=-]{1,64}`
- * without leading, trailing or double dots. Throws `bad-request`. Users with other characters are found through the
- * directory: `mailboxNameOf(user.address)`.
+ * Validates the mailbox in a request: the domain in ASCII, in any case; the user `[A-Za-z0-9._+=-]{1,64}` without
+ * leading, trailing or double dots. Throws `bad-request`. Users with other characters are found through the directory:
+ * `mailboxNameOf(user.address)`.
  */
 export function parseMailboxName({ domain, user }: MailboxParameters): MailboxName {
   const name = domain.toLowerCase();

@@ -26,8 +26,8 @@ export interface MailboxRemovalContext {
 }
 
 /**
- * Removes mailboxes. A mailbox is renamed first, so that it disappears as a whole, and then its files are
- * deleted; what remains after a crash is deleted after the next start.
+ * Removes mailboxes. A mailbox is renamed first, so that it disappears as a whole, and then its files are deleted; what
+ * remains after a crash is deleted after the next start.
  */
 export class MailboxRemoval {
   readonly #context: MailboxRemovalContext;

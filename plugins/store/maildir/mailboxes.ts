@@ -111,8 +111,8 @@ export class MailboxProvision {
 const maxParallel = 32;
 
 /**
- * Creates missing mailboxes of directory users, so that a user without mail has an empty one.
- * A failure is logged: the first delivery tries again.
+ * Creates missing mailboxes of directory users, so that a user without mail has an empty one. A failure is logged: the
+ * first delivery tries again.
  */
 export async function createMissingMailboxes(
   maildirs: MaildirTree,

@@ -13,8 +13,7 @@ export interface UniqueNamesInput {
 
 /**
  * Generates names of new messages: `<seconds>.M<µs>P<pid>Q<n>R<random>.<host>,S=<size>,W=<size>`. Within a process,
- * (seconds, µs) strictly increases, so that a clock that goes back creates no duplicates; the random part has 128
- * bits.
+ * (seconds, µs) strictly increases, so that a clock that goes back creates no duplicates; the random part has 128 bits.
  */
 export class UniqueNames {
   /** The encoded host name, before truncation. */
@@ -41,8 +40,8 @@ export class UniqueNames {
   }
 
   /**
-   * A new name for a message that moves to another folder: keeps the received time, by which
-   * lists are ordered, and the sizes of the old name.
+   * A new name for a message that moves to another folder: keeps the received time, by which lists are ordered, and the
+   * sizes of the old name.
    * @param receivedAt milliseconds since 1970
    */
   renamed(id: string, receivedAt: number): string {

@@ -34,8 +34,8 @@ export class MaildirTree {
 
   /**
    * The folder of the mailbox, created durably with tmp, new and cur. The path to `new` is checked again in each turn
-   * of the event loop.
-   * Existing folders are fsynced once by this process: the process that created them may have died before its fsync.
+   * of the event loop. Existing folders are fsynced once by this process: the process that created them may have died
+   * before its fsync.
    */
   async ensure(name: MailboxName): Promise<string> {
     const folder = mailboxFolder(this.root, name);
@@ -96,9 +96,8 @@ export class MaildirTree {
 }
 
 /**
- * Creates the folder of the mailboxes and returns its resolved path. Messages are hard-linked into it, so it must be
- * on the
- * file system of the data folder; a start error otherwise.
+ * Creates the folder of the mailboxes and returns its resolved path. Messages are hard-linked into it, so it must be on
+ * the file system of the data folder; a start error otherwise.
  */
 export async function openRoot(data: string, root: string): Promise<string> {
   const path = resolve(data, root);

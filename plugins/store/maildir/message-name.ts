@@ -9,8 +9,8 @@ export interface MessageName {
   /** Bytes, from `S=`; undefined when missing. */
   readonly size: number | undefined;
   /**
-   * Milliseconds since 1970, from the time in a name of Postern; undefined for a name of another program: its
-   * time may be that of a migration, while the mtime of the file is the received date (INTERNALDATE of IMAP).
+   * Milliseconds since 1970, from the time in a name of Postern; undefined for a name of another program: its time may
+   * be that of a migration, while the mtime of the file is the received date (INTERNALDATE of IMAP).
    */
   readonly receivedAt: number | undefined;
 }

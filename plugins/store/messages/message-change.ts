@@ -22,8 +22,8 @@ const locatedAtOnce = 1000;
 const waitMs = 25;
 
 /**
- * Applies `act` to the files of messages. Another program may rename a file between lookup
- * and action (a flag, or from `new` to `cur`); then it is looked up again.
+ * Applies `act` to the files of messages. Another program may rename a file between lookup and action (a flag, or from
+ * `new` to `cur`); then it is looked up again.
  * @param act rejects with ENOENT when the file is gone
  */
 export async function changeMessages(

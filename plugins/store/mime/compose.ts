@@ -159,8 +159,7 @@ export function correspondent(name: string, address: string): Correspondent {
 
 /**
  * Parses exactly one mailbox: `ann@example.org`, `Ann <ann@example.org>`, `"Doe, Ann" <ann@example.org>`. Unlike the
- * parser
- * for received mail, it neither guesses nor drops anything. Linear.
+ * parser for received mail, it neither guesses nor drops anything. Linear.
  * @throws Problem `invalid`
  */
 export function parseCorrespondent(text: string): Correspondent {

@@ -21,8 +21,8 @@ export const maxHtmlLength = 512 * 1024;
 const maxOpenElements = 500;
 
 /**
- * Sanitises HTML to text, tables, images and harmless styles. No scripts, forms, frames, style sheets,
- * and nothing that a browser would fetch unless `remote`. Links open in a new window without a referrer.
+ * Sanitises HTML to text, tables, images and harmless styles. No scripts, forms, frames, style sheets, and nothing that
+ * a browser would fetch unless `remote`. Links open in a new window without a referrer.
  */
 export function sanitiseHtml(html: string, options: HtmlOptions): SafeHtml {
   let remoteRemoved = false;

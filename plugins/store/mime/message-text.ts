@@ -10,8 +10,8 @@ const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
 };
 
 /**
- * Text of one text part: mailparser decodes transfer encoding, charset and `format=flowed` of that part
- * alone. So it never sees attachments, structure and headers, which may be hostile.
+ * Text of one text part: mailparser decodes transfer encoding, charset and `format=flowed` of that part alone. So it
+ * never sees attachments, structure and headers, which may be hostile.
  */
 export async function readBody(bytes: Buffer, part: Part): Promise<ReadBody> {
   const end = Math.min(part.end, part.bodyOffset + maxBodyBytes);

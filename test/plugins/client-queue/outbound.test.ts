@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
-import { SmtpSink, type SinkMoment, type SinkScript } from '../../support/smtp-sink.js';
+import { type SinkMoment, type SinkScript, SmtpSink } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
 import { outboundFixture, outcomes, type OutboundFixtureOptions } from './outbound-fixture.js';
 

@@ -10,7 +10,7 @@ import { SessionAnswer } from '../../../plugins/client-queue/http/sending.js';
 import type { RequestOptions } from '../../support/http-client.js';
 import { startInProcess, type InProcessServer } from '../../support/in-process-server.js';
 import { freeListeners } from '../../support/server-process.js';
-import { SmtpSink, type SinkMoment } from '../../support/smtp-sink.js';
+import { type SinkMoment, SmtpSink } from '../../support/smtp-sink.js';
 
 const ListAnswer = z.object({
   items: z.array(SummaryAnswer),

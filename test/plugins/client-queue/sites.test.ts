@@ -13,7 +13,7 @@ import { Sites } from '../../../plugins/client-queue/delivery/sites.js';
 import { NextHops } from '../../../plugins/client-queue/delivery/next-hops.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { type Behaviour, type SinkMoment, SmtpSink, type SinkScript } from '../../support/smtp-sink.js';
+import { type Behaviour, type SinkMoment, type SinkScript, SmtpSink } from '../../support/smtp-sink.js';
 import { outboundFixture, type OutboundFixtureOptions } from './outbound-fixture.js';
 
 function found(site: string, ...best: readonly string[]): HopSearch {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
 import { type Clock, systemClock } from '../../../core/clock.js';
-import { SmtpSink, type Rule, type SinkScript } from '../../support/smtp-sink.js';
+import { type Rule, type SinkScript, SmtpSink } from '../../support/smtp-sink.js';
 import { outboundFixture, outcomes } from './outbound-fixture.js';
 
 /** Goes like that of the system, and can be put forward. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientDeadlines } from '../../../../core/smtp/client/destination.js';
-import { SmtpSink, type Rule, type SinkScript } from '../../../support/smtp-sink.js';
+import { type Rule, type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
 import { message, open, outcomes } from './fixture.js';
 

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClientDeadlines } from '../../../../core/smtp/client/destination.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
-import { SmtpSink, type Behaviour, type SinkScript, type SinkStep } from '../../../support/smtp-sink.js';
+import { type Behaviour, type SinkScript, type SinkStep, SmtpSink } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
 import { described, destinationOf, failureOf, message, open, outcomes } from './fixture.js';
 

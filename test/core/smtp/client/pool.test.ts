@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { ClientPool, type PoolLimits } from '../../../../core/smtp/client/pool.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { described, destinationOf, failureOf, message, outcomes } from './fixture.js';
 
 async function fixture(t: Ending, limits: Partial<PoolLimits> = {}, script: SinkScript = {}) {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Destination } from '../../../../core/smtp/client/destination.js';
 import { selfSigned } from '../../../support/certificate.js';
 import type { Ending } from '../../../support/ending.js';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { described, failureOf, message, open, outcomes } from './fixture.js';
 
 const tls = selfSigned('mx.example.com');

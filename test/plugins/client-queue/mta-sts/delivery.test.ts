@@ -7,7 +7,7 @@ import { NextHops } from '../../../../plugins/client-queue/delivery/next-hops.js
 import { explainRelay } from '../../../../plugins/client-queue/delivery/relay-hook.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { selfSigned } from '../../../support/certificate.js';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { outboundFixture, outcomes } from '../outbound-fixture.js';
 
 const domain = 'example.net';

@@ -7,7 +7,7 @@ import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { LmtpOptions } from '../../../../plugins/upstream/lmtp/options.js';
 import { selfSigned } from '../../../support/certificate.js';
 import { freePort } from '../../../support/free-port.js';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, said, send, text, type ProxyFixtureOptions } from '../proxy/proxy-fixture.js';
 
 const queued = /^250 2\.0\.0 Ok: queued as /;

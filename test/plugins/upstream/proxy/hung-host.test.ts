@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type Rule, SmtpSink, type SinkStep } from '../../../support/smtp-sink.js';
+import { type Rule, type SinkStep, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, send } from './proxy-fixture.js';
 
 const ben = 'ben@partner.example';

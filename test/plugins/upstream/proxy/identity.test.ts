@@ -3,7 +3,7 @@ import { test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { next, reject } from '../../../../core/pipeline/verdict.js';
 import { ProxyOptions } from '../../../../plugins/upstream/proxy/options.js';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, said, send, text, usual } from './proxy-fixture.js';
 
 const partner = 'ben@partner.example';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
 import { next, reject } from '../../../../core/pipeline/verdict.js';
-import { SmtpSink, type SinkScript } from '../../../support/smtp-sink.js';
+import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { refused, deferred } from '../../../core/pipeline/fake-target.js';
 import { address, proxyFixture, said, send, text, type ProxyFixtureOptions } from './proxy-fixture.js';
 

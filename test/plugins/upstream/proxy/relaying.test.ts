@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
 import { next, reject } from '../../../../core/pipeline/verdict.js';
 import { suiteEnding } from '../../../support/ending.js';
-import { type Rule, SmtpSink, type SinkScript, type SinkStep } from '../../../support/smtp-sink.js';
+import { type Rule, type SinkScript, type SinkStep, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, said, send, text, usual, type ProxyFixture } from './proxy-fixture.js';
 
 const partner = 'ben@partner.example';
