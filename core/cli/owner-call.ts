@@ -4,7 +4,7 @@ import { readLock } from '../disk/lock.js';
 import { startError } from '../problem.js';
 
 /** Calls the process that owns the data folder; undefined when none does. */
-export async function ownerOf(data: string, timeoutMs = 30_000): Promise<OwnerCall | undefined> {
+export async function lockOwner(data: string, timeoutMs = 30_000): Promise<OwnerCall | undefined> {
   const lock = await readLock(data);
   if (lock === undefined) return undefined;
   const { pid, http, token } = lock;

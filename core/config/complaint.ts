@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { type InvalidPlace, startError, type StartError } from '../problem.js';
 import type { ConfigFile } from './file.js';
 import { childOutline, knownKeys, type Outline } from './outline.js';
-import { firstPositionText, joinPath, type KeyPath, type Place } from './positions.js';
+import { firstPositionText, joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** A mistake in the configuration, as a line for an operator: place, key, reason, what to write instead. */
 export interface Complaint {
   readonly key: KeyPath;
   readonly sentence: string;
-  readonly place: Place | undefined;
+  readonly place: FilePosition | undefined;
 }
 
 /** Complaints from the issues of zod. `base` is the path of the checked part. */
@@ -16,7 +16,7 @@ export function complaintsOf(
   error: z.ZodError,
   base: KeyPath,
   outline: Outline,
-  places: ReadonlyMap<KeyPath, Place>,
+  places: ReadonlyMap<KeyPath, FilePosition>,
 ): readonly Complaint[] {
   return error.issues.flatMap(furthestIssues).flatMap((issue) => {
     const path = issue.path.map(String);
@@ -44,7 +44,7 @@ function unknownKey(
   key: KeyPath,
   name: string,
   at: Outline | undefined,
-  places: ReadonlyMap<KeyPath, Place>,
+  places: ReadonlyMap<KeyPath, FilePosition>,
 ): Complaint {
   const known = at === undefined ? [] : knownKeys(at);
   const close = known.toSorted((a, b) => editDistance(name, a) - editDistance(name, b))[0];
@@ -67,7 +67,7 @@ export function repeatedKeyComplaints({
 }
 
 /** The position of the key, or of its closest ancestor. */
-function nearestPosition(key: KeyPath, places: ReadonlyMap<KeyPath, Place>): Place | undefined {
+function nearestPosition(key: KeyPath, places: ReadonlyMap<KeyPath, FilePosition>): FilePosition | undefined {
   for (let path = key; path !== ''; path = path.slice(0, Math.max(0, path.lastIndexOf('.')))) {
     const found = places.get(path);
     if (found !== undefined) return found;

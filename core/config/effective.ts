@@ -1,11 +1,11 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
 import { MASK } from '../log/redact.js';
 import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
-import { joinPath, type KeyPath, type Place } from './positions.js';
+import { joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** Origins of values that are not defaults. */
 export interface Origins {
-  readonly places: ReadonlyMap<KeyPath, Place>;
+  readonly places: ReadonlyMap<KeyPath, FilePosition>;
   /** Keys that override the files. */
   readonly overrides: ReadonlyMap<KeyPath, { readonly origin: Origin; readonly where: string | null }>;
 }

@@ -1,11 +1,11 @@
 import type { Complaint } from './complaint.js';
 import type { ConfigFile } from './file.js';
-import { joinPath, type KeyPath, type Place } from './positions.js';
+import { joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** Several configuration files merged. */
 export interface MergedLayers {
   readonly content: Readonly<Record<string, unknown>>;
-  readonly places: ReadonlyMap<KeyPath, Place>;
+  readonly places: ReadonlyMap<KeyPath, FilePosition>;
 }
 
 /** Keys that only the operator's own file may set: where data is, which code runs, where layers come from. */
@@ -13,7 +13,7 @@ const operatorKeys: readonly KeyPath[] = ['data', 'sitePlugins', 'plugins.config
 
 /** Merges files, the lowest first: objects are merged, other values replaced. */
 export function mergeLayers(files: readonly ConfigFile[]): MergedLayers {
-  const places = new Map<KeyPath, Place>();
+  const places = new Map<KeyPath, FilePosition>();
   let content: Readonly<Record<string, unknown>> = {};
   for (const file of files) {
     content = mergeObjects(content, file.content, '', places);
@@ -26,7 +26,7 @@ function mergeObjects(
   below: Readonly<Record<string, unknown>>,
   above: Readonly<Record<string, unknown>>,
   base: KeyPath,
-  places: Map<KeyPath, Place>,
+  places: Map<KeyPath, FilePosition>,
 ): Record<string, unknown> {
   const merged = new Map(Object.entries(below));
   for (const [name, value] of Object.entries(above)) {
@@ -43,7 +43,7 @@ function mergeObjects(
 }
 
 /** Removes the positions inside a replaced value. */
-function forgetPositions(key: KeyPath, places: Map<KeyPath, Place>): void {
+function forgetPositions(key: KeyPath, places: Map<KeyPath, FilePosition>): void {
   for (const place of places.keys()) if (place.startsWith(`${key}.`)) places.delete(place);
 }
 

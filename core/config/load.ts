@@ -7,7 +7,7 @@ import type { Plugin } from '../plugin.js';
 import type { AvailablePlugins, PluginSet } from '../host/plugin-set.js';
 import { siteEntry, type SiteEntry } from '../host/site-files.js';
 import { parseNetworks } from '../net/networks.js';
-import { type Place, placeText, sharedPlaces } from '../net/listening-place.js';
+import { type ListenAddress, placeText, sharedPlaces } from '../net/listening-place.js';
 import { isProblem, problem } from '../problem.js';
 import { checkAgainst, type Complaint, complaintsOf, configurationError, repeatedKeyComplaints } from './complaint.js';
 import { effectiveValues, leavesOf, type Origins } from './effective.js';
@@ -16,7 +16,7 @@ import { LayerFolder } from './layer-folder.js';
 import { mergeLayers, enablesLayers, forbiddenKeyComplaints, type MergedLayers } from './layered.js';
 import { maskedText } from './masking.js';
 import { ServerOptions, type ServerSettings } from './options.js';
-import { outlineOf, type Outline } from './outline.js';
+import { schemaOutline, type Outline } from './outline.js';
 import { joinPath, type KeyPath } from './positions.js';
 import { resolveSecrets } from './secrets.js';
 
@@ -65,7 +65,7 @@ export async function loadConfiguration(input: LoadOptions): Promise<LoadedConfi
   const overrides = new Map<KeyPath, { origin: Origin; where: string | null }>();
 
   const checkPart = <S extends z.ZodType>(schema: S, value: unknown, base: KeyPath): z.output<S> | undefined => {
-    const outline = (): Outline => outlineOf(schema);
+    const outline = (): Outline => schemaOutline(schema);
     const resolved = resolveSecrets(value, outline, folder, input.env);
     for (const [key, source] of resolved.sources) overrides.set(below(base, key), source);
     for (const [key, sentence] of resolved.complaints) {
@@ -159,8 +159,8 @@ function layersBelow(file: ConfigFile | undefined, input: LoadOptions): readonly
 
 /** The outline of the whole file, with the options of plugins. */
 function outlineOfAll(running: readonly Plugin[]): Outline {
-  const outline = outlineOf(ServerOptions);
-  const plugins = Object.fromEntries(running.map((plugin) => [plugin.name, outlineOf(plugin.options)]));
+  const outline = schemaOutline(ServerOptions);
+  const plugins = Object.fromEntries(running.map((plugin) => [plugin.name, schemaOutline(plugin.options)]));
   return { ...outline, properties: { ...outline.properties, plugins: { properties: plugins } } };
 }
 
@@ -171,11 +171,11 @@ function effective(
   origins: Origins,
 ): readonly EffectiveValue[] {
   const { plugins: _, ...core } = settings;
-  const own = effectiveValues(core, ServerOptions.parse({}), outlineOf(ServerOptions), '', origins);
+  const own = effectiveValues(core, ServerOptions.parse({}), schemaOutline(ServerOptions), '', origins);
   const theirs = running.flatMap((plugin) => {
     const defaults = checkAgainst(plugin.options, {});
     const base = joinPath('plugins', plugin.name);
-    return effectiveValues(options.get(plugin.name), defaults.data, outlineOf(plugin.options), base, origins);
+    return effectiveValues(options.get(plugin.name), defaults.data, schemaOutline(plugin.options), base, origins);
   });
   return [...own, ...theirs];
 }
@@ -225,7 +225,7 @@ function sharedPlaceComplaints({ http, smtp }: ServerSettings, places: MergedLay
     who: `the listener ${listener.name}`,
   }));
   const pages = { ...http, key: 'http', who: 'http' };
-  return sharedPlaces<Place & { readonly key: KeyPath; readonly who: string }>([pages, ...listeners]).map(
+  return sharedPlaces<ListenAddress & { readonly key: KeyPath; readonly who: string }>([pages, ...listeners]).map(
     ([taken, { key, ...again }]) => {
       const elsewhere = taken.host === again.host ? '' : `, on ${taken.host}`;
       const sentence = `cannot listen on ${placeText(again)}: ${taken.who} does${elsewhere}; name another place.`;

@@ -23,7 +23,7 @@ export const secret = () => z.string().min(1).meta({ secret: true });
 const known = new WeakMap<z.ZodType, Outline>();
 
 /** Cached by schema: it is the most expensive part of reading a configuration. */
-export function outlineOf(schema: z.ZodType): Outline {
+export function schemaOutline(schema: z.ZodType): Outline {
   const outline =
     known.get(schema) ?? (z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }) as Outline);
   known.set(schema, outline);

@@ -9,7 +9,7 @@ export interface Position {
 }
 
 /** A position with its file. */
-export interface Place extends Position {
+export interface FilePosition extends Position {
   readonly file: string;
 }
 

@@ -39,7 +39,7 @@ export function isUnwritable(error: unknown): boolean {
   return unwritable.has(faultCode(error)) || (isProblem(error) && error.problem === 'storage-full');
 }
 
-export function isTaken(error: unknown): boolean {
+export function isNameTaken(error: unknown): boolean {
   return faultCode(error) === 'EEXIST';
 }
 

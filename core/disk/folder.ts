@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Semaphore } from '../concurrency.js';
 import { startError } from '../problem.js';
-import { isMissing, isTaken } from './fault.js';
+import { isMissing, isNameTaken } from './fault.js';
 import { type FileLayer, nodeFiles } from './file-layer.js';
 
 /** Folders open at once; more wait. A message may have a thousand mailboxes. */
@@ -99,7 +99,7 @@ export async function makeFolder(
   try {
     await files.mkdir(path, 0o700);
   } catch (error) {
-    if (isTaken(error)) return;
+    if (isNameTaken(error)) return;
     if (!isMissing(error) || dirname(path) === path) throw error;
     await makeFolder(dirname(path), files, sync);
     await makeFolder(path, files, sync);

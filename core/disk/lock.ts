@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { systemClock } from '../clock.js';
 import { startError } from '../problem.js';
 import { writeDurable, writeFileAtomic } from './atomic.js';
-import { faultCode, isMissing, isTaken, isUnwritable } from './fault.js';
+import { faultCode, isMissing, isNameTaken, isUnwritable } from './fault.js';
 import { nodeFiles as files, readRegularText } from './file-layer.js';
 import { syncFolder } from './folder.js';
 import { uniqueId } from './id.js';
@@ -153,7 +153,7 @@ async function tryToLink(from: string, path: string): Promise<boolean> {
     await files.link(from, path);
     return true;
   } catch (error) {
-    if (isTaken(error)) return false;
+    if (isNameTaken(error)) return false;
     throw error;
   }
 }

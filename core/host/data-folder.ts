@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { OwnerCall } from '../cli/command.js';
-import { ownerOf } from '../cli/owner-call.js';
+import { lockOwner } from '../cli/owner-call.js';
 import type { Clock } from '../clock.js';
 import { isOwnLayerEntry, layerFolderName } from '../config/layer-folder.js';
 import { openDocument } from '../disk/document.js';
@@ -52,7 +52,7 @@ export async function shareDataFolder(
   }
   return inFolder(data, async () => {
     await checkFormat(data);
-    const owner = await ownerOf(data);
+    const owner = await lockOwner(data);
     if (owner !== undefined) return { owner, lock: undefined };
     await refuseRoot(data);
     return { owner, lock: await lockFolder(data, { http: null }) };

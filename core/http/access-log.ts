@@ -5,13 +5,13 @@ import { normalAddress } from '../net/ip-address.js';
 import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import type { NetworkSet } from '../net/networks.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import { isLoopback, plainAddress } from './host.js';
 
 const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 
 /** Sets the request id: the client's when its characters are safe, else a new one. */
-export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): Stage {
+export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): Middleware {
   return function begin(ctx: Context, next: Next) {
     const given = ctx.get('X-Request-Id');
     const id = safeId.test(given) ? given : randomUUID();
@@ -49,7 +49,7 @@ function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet):
 }
 
 /** Logs and counts every request when its response is sent: rate, errors and duration by method and route. */
-export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metrics']): Stage {
+export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metrics']): Middleware {
   const labels = ['method', 'route', 'status'] as const;
   const requests = metrics.counter(
     'http_requests_total',

@@ -14,7 +14,7 @@ import { brotliCompress, constants, gzip } from 'node:zlib';
 import { unreadableFolder } from '../disk/fault.js';
 import type { Log } from '../log/log.js';
 import { problem, startError } from '../problem.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import { namesTag, strongTag } from './response.js';
 
 const types: Readonly<Record<string, string>> = {
@@ -77,7 +77,7 @@ export class Assets {
   };
 
   /** Answers `/assets/…`; passes everything else on. */
-  readonly serve: Stage = (ctx, next: Next) => {
+  readonly serve: Middleware = (ctx, next: Next) => {
     if (!ctx.path.startsWith('/assets/')) return next();
     ctx.compress = false;
     const asset = this.#byUrl.get(ctx.path);

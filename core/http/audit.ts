@@ -13,7 +13,7 @@ import { auditPath } from '../log/file.js';
 import type { Clock } from '../clock.js';
 import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 
 /** Writes one line without its line end. */
 export interface AuditSink {
@@ -113,7 +113,7 @@ const maxParameterLength = 300;
  * Strangers write nothing here, so that they cannot rotate the lines of others away: they are in the access log, and
  * counted.
  */
-export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext['metrics']): Stage {
+export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext['metrics']): Middleware {
   const anonymous = metrics.counter(
     'http_anonymous_changes_total',
     'Requests that could change something, of callers who had not signed in, by class of status.',

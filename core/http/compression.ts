@@ -1,11 +1,11 @@
 import koaCompress from 'koa-compress';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 
 /**
  * Compresses pages and JSON. Runs outside of everything that sets an entity tag; a tag of the uncompressed bytes
  * becomes weak.
  */
-export function compression(): Stage {
+export function compression(): Middleware {
   const compress = koaCompress({ threshold: 1024, zstd: null, deflate: null });
   return async function compressAnswer(ctx: Context, next: Next) {
     // A client that accepts no encoding gets the response uncompressed (RFC 9110 §12.5.3).

@@ -1,5 +1,5 @@
 import { problem } from '../problem.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import type { HttpSettings } from './options.js';
 
 const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -8,7 +8,7 @@ const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
  * Browsers send Basic credentials by themselves, also for a form of another site. Unsafe methods therefore need
  * `Sec-Fetch-Site: same-origin | none`; from older browsers an `Origin` that is ours; without both it is no browser.
  */
-export function crossSiteCheck(settings: () => HttpSettings): Stage {
+export function crossSiteCheck(settings: () => HttpSettings): Middleware {
   return function checkCrossSite(ctx: Context, next: Next) {
     if (!safe.has(ctx.method) && !isOwn(ctx, settings().publicUrls)) {
       throw problem('cross-site', 'A page of another site asked for this. Open the page here and do it again.');

@@ -59,7 +59,7 @@ export type ReadBody =
 export type Context = ParameterizedContext<ExchangeState, { compress?: boolean }>;
 export type Next = () => Promise<unknown>;
 /** One that has nothing to do afterwards returns what `next` returns: a promise less for every request. */
-export type Stage = (ctx: Context, next: Next) => Promise<unknown>;
+export type Middleware = (ctx: Context, next: Next) => Promise<unknown>;
 
 /** htmx asks for a part of the page; a restored history entry and a boosted link are whole pages. */
 export function wantsFragment(ctx: Context): boolean {

@@ -2,12 +2,12 @@ import { problem } from '../problem.js';
 import { runAs } from '../watchdog/running-code.js';
 import { askToConfirm, confirmationView, unconfirmed } from './confirmation.js';
 import type { Response } from './endpoint.js';
-import type { Context, ExchangeState, Next, Stage } from './exchange.js';
+import type { Context, ExchangeState, Next, Middleware } from './exchange.js';
 import type { Notices, Pages } from './pages.js';
 import { asObject, isResponse, namesTag, writeResponse } from './response.js';
 
 /** A form of an endpoint with a question gets the confirmation page first. */
-export function confirmation(pages: Pages): Stage {
+export function confirmation(pages: Pages): Middleware {
   return function confirm(ctx: Context, next: Next) {
     const { matched, input, representation, body } = ctx.state;
     const question = matched.route.endpoint.confirm;
@@ -19,7 +19,7 @@ export function confirmation(pages: Pages): Stage {
 }
 
 /** Calls the handler of the endpoint and writes what it returns. */
-export function handler(pages: Pages, notices: Notices): Stage {
+export function handler(pages: Pages, notices: Notices): Middleware {
   return async function handle(ctx: Context) {
     const { exchange, matched, input } = ctx.state;
     const { endpoint, mark } = matched.route;

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { problem, startError } from '../problem.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import type { HttpSettings } from './options.js';
 
 /** `::ffff:127.0.0.1` → `127.0.0.1`. */
@@ -24,7 +24,7 @@ export function hostName(field: string): string | undefined {
 }
 
 /** A request for a name that is not ours was led here by somebody's DNS: 421. Two names: 400. */
-export function hostCheck(settings: () => HttpSettings): Stage {
+export function hostCheck(settings: () => HttpSettings): Middleware {
   let ours: KnownHost | undefined;
   return function checkHost(ctx: Context, next: Next) {
     if (ctx.req.httpVersionMajor < 1) throw problem('bad-request', 'Speak HTTP/1.1.');

@@ -7,7 +7,7 @@ import type { Clock } from '../clock.js';
 import { writeFileAtomic } from '../disk/atomic.js';
 import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';
-import type { Context, Next, ReadBody, Stage } from './exchange.js';
+import type { Context, Next, ReadBody, Middleware } from './exchange.js';
 
 const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
 
@@ -15,7 +15,7 @@ const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
  * For endpoints that say `idempotent`: work whose `Idempotency-Key` has an answer already is not done again. Keys of
  * different accounts, methods and paths have nothing to do with each other.
  */
-export function idempotency(answers: KeptAnswers): Stage {
+export function idempotency(answers: KeptAnswers): Middleware {
   return function answerOnce(ctx: Context, next: Next) {
     const key = ctx.get('Idempotency-Key');
     const { idempotent, method } = ctx.state.matched.route.endpoint;

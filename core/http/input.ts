@@ -2,7 +2,7 @@ import { problem } from '../problem.js';
 import type { AccessControl } from './access.js';
 import { bodyType, isForm, readBody, refuseJsonAsForm } from './body.js';
 import type { HandlerInput, Representation } from './endpoint.js';
-import { wantsFragment, type Context, type Next, type ReadBody, type Stage } from './exchange.js';
+import { wantsFragment, type Context, type Next, type ReadBody, type Middleware } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import { listPath } from './pages.js';
@@ -19,7 +19,7 @@ const reserved = ['format', 'notice'];
 const maxAgreed = 300;
 
 /** Chooses the representation of the response. */
-export function negotiation(): Stage {
+export function negotiation(): Middleware {
   return function chooseFormat(ctx: Context, next: Next) {
     ctx.state.representation = chooseRepresentation(ctx, ctx.state.matched);
     return next();
@@ -27,7 +27,7 @@ export function negotiation(): Stage {
 }
 
 /** Reads the body that the endpoint declares, unless it is a form that was read for its `_method`. */
-export function bodyParser(settings: () => HttpSettings, uploadLimit: () => number, uploads: Uploads): Stage {
+export function bodyParser(settings: () => HttpSettings, uploadLimit: () => number, uploads: Uploads): Middleware {
   return async function parseBody(ctx: Context, next: Next) {
     const { matched, body } = ctx.state;
     const limits = { ...settings().limits, uploadBytes: uploadLimit() };
@@ -38,7 +38,7 @@ export function bodyParser(settings: () => HttpSettings, uploadLimit: () => numb
 }
 
 /** Checks parameters and query. */
-export function inputReader(access: AccessControl): Stage {
+export function inputReader(access: AccessControl): Middleware {
   return function checkInput(ctx: Context, next: Next) {
     const { matched, representation, body, once } = ctx.state;
     ctx.state.input = readInput(ctx, matched, { representation, body, once, access });
@@ -47,7 +47,7 @@ export function inputReader(access: AccessControl): Stage {
 }
 
 /** Checks the values of the body. */
-export function bodyValidator(): Stage {
+export function bodyValidator(): Middleware {
   return function checkBody(ctx: Context, next: Next) {
     const { input, matched, body } = ctx.state;
     ctx.state.input = { ...input, body: readValues(matched, body) };

@@ -9,13 +9,13 @@ import {
   type Problem,
   type ProblemName,
 } from '../problem.js';
-import { type Context, type Next, type Stage, wantsFragment } from './exchange.js';
+import { type Context, type Next, type Middleware, wantsFragment } from './exchange.js';
 import { prefersHtml } from './negotiation.js';
 import type { Pages } from './pages.js';
 import { ownReferer } from './referer.js';
 
 /** Turns every exception into a response: JSON, page or toast. */
-export function problemBoundary(pages: Pages, log: Log): Stage {
+export function problemBoundary(pages: Pages, log: Log): Middleware {
   return async function answerProblems(ctx: Context, next: Next) {
     try {
       await next();

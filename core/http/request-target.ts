@@ -1,9 +1,9 @@
 import { problem } from '../problem.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import type { Fields } from './validation.js';
 
 /** Checks length and spelling of the target before anything reads it. */
-export function targetCheck(largest: () => number): Stage {
+export function targetCheck(largest: () => number): Middleware {
   return function checkTarget(ctx: Context, next: Next) {
     if (ctx.url.length > largest()) throw problem('uri-too-long');
     checkPath(ctx.url.split('?', 1)[0] ?? '');

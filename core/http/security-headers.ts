@@ -1,4 +1,4 @@
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import { hostName } from './host.js';
 import type { HttpSettings } from './options.js';
 
@@ -20,7 +20,7 @@ export const bytesPolicy = "default-src 'none'; frame-ancestors 'self'; sandbox"
 const yearSeconds = 31_536_000;
 
 /** Set first, so that every response has them, errors included. An endpoint may set its own policy. */
-export function securityHeaders(settings: () => HttpSettings): Stage {
+export function securityHeaders(settings: () => HttpSettings): Middleware {
   return function setSecurityHeaders(ctx: Context, next: Next) {
     // Set directly: Koa would check each value again.
     for (const [name, value] of headers) ctx.res.setHeader(name, value);

@@ -17,7 +17,7 @@ import { crossSiteCheck } from './cross-site.js';
 import { declaredGate, describeRoute, openApiDocument } from './openapi.js';
 import { docsEndpoints } from './docs-page.js';
 import type { Account, AnyEndpoint, EndpointDescription, Method } from './endpoint.js';
-import type { ExchangeState, Stage } from './exchange.js';
+import type { ExchangeState, Middleware } from './exchange.js';
 import { hostCheck, isLoopback, requireAccountForRemoteBind } from './host.js';
 import { idempotency, KeptAnswers } from './idempotency.js';
 import { Navigation, type NavigationLink, type Side } from './navigation.js';
@@ -275,7 +275,7 @@ class Shell implements HttpShell {
     const pages = this.#pages;
     const routing = new Routing({ table, rules: () => this.#rules, access, settings, pages });
     const refusedForms = new RefusedForms({ table, access, pages, notices });
-    const app = { use: (stage: Stage) => this.#koa.use(stage as Koa.Middleware<ExchangeState>) };
+    const app = { use: (stage: Middleware) => this.#koa.use(stage as Koa.Middleware<ExchangeState>) };
 
     app.use(beginExchange(clock, () => this.#trustedProxies));
     app.use(accessLog(log, clock, metrics));

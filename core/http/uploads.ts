@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { problem } from '../problem.js';
 import type { UploadedFile } from './endpoint.js';
-import type { Context, Next, Stage } from './exchange.js';
+import type { Context, Next, Middleware } from './exchange.js';
 import type { Fields } from './validation.js';
 
 /** The part of a received file that the code relies on. */
@@ -87,7 +87,7 @@ export class Uploads {
   }
 
   /** Removes the files of a request when it is answered, whatever the response. */
-  readonly releaseAfter: Stage = (ctx, next) =>
+  readonly releaseAfter: Middleware = (ctx, next) =>
     // Only methods with a body have files to remove.
     ctx.method === 'GET' || ctx.method === 'HEAD' ? next() : this.#release(ctx, next);
 

@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { alternatives, type Outline, outlineOf } from '../config/outline.js';
+import { alternatives, type Outline, schemaOutline } from '../config/outline.js';
 import { type InvalidPlace, problem, type Problem, type ProblemName } from '../problem.js';
 
 /** A fault of a value, with its position. */
@@ -89,7 +89,7 @@ interface SchemaFields {
 }
 
 function fieldsOf(schema: z.ZodType | undefined): SchemaFields {
-  const outlines = schema === undefined ? [] : alternatives(outlineOf(schema));
+  const outlines = schema === undefined ? [] : alternatives(schemaOutline(schema));
   const kinds = new Map<string, ReadonlySet<string>>();
   for (const { properties = {} } of outlines) {
     for (const [name, outline] of Object.entries(properties)) kinds.set(name, kindsOf(outline));

@@ -2,7 +2,7 @@ import { createServer, isIPv6 } from 'node:net';
 import { normalAddress } from './ip-address.js';
 
 /** Address of a listener. */
-export interface Place {
+export interface ListenAddress {
   readonly host: string;
   readonly port: number;
   /** Opened before this process began; then host and port are not used. */
@@ -10,20 +10,22 @@ export interface Place {
   readonly socket?: string | undefined;
 }
 
-export function placeText({ host, port, fd, socket }: Place): string {
+export function placeText({ host, port, fd, socket }: ListenAddress): string {
   if (socket !== undefined) return `the socket ${socket}`;
   return fd === undefined ? `${host} port ${port}` : `file descriptor ${fd}`;
 }
 
 /** Pairs of listeners with the same address, which no system allows. */
-export function sharedPlaces<P extends Place>(places: readonly P[]): readonly (readonly [taken: P, again: P])[] {
+export function sharedPlaces<P extends ListenAddress>(
+  places: readonly P[],
+): readonly (readonly [taken: P, again: P])[] {
   return places.flatMap((again, index) => {
     const taken = places.slice(0, index).find((one) => isShared(one, again));
     return taken === undefined ? [] : [[taken, again] as const];
   });
 }
 
-function isShared(one: Place, other: Place): boolean {
+function isShared(one: ListenAddress, other: ListenAddress): boolean {
   if (one.socket !== undefined || other.socket !== undefined) return one.socket === other.socket;
   if (one.fd !== undefined || other.fd !== undefined) return one.fd === other.fd;
   // Port 0 is a different port for each.

@@ -71,7 +71,7 @@ class MessageDelivery {
   /** Stage `message`, its changes, then stage `deliver`. */
   async #askHooks(received: EnvelopeDraft): Promise<Content> {
     let draft = received;
-    let view = new MessageView(this.#message);
+    let view = new HookMessage(this.#message);
     const change = (changes: readonly Change[]): StageInput['message'] => {
       for (const one of changes) {
         if (one.change === 'add-header') view = view.withField(one.name, one.value);
@@ -85,7 +85,7 @@ class MessageDelivery {
     if ('answer' in content) return content;
     if (view.isEdited) {
       this.#message = await this.#message.rewrite(view.edit);
-      view = new MessageView(this.#message);
+      view = new HookMessage(this.#message);
     }
     const routed = await this.#route(content.draft);
     if ('answer' in routed) return routed;
@@ -310,7 +310,7 @@ type Field = readonly [name: string, value: string];
 const noEdit: HeaderEdit = { add: [], remove: [] };
 
 /** A spooled message as hooks see it, with the header changes of the hooks before them. */
-export class MessageView implements ReceivedMessage {
+export class HookMessage implements ReceivedMessage {
   readonly edit: HeaderEdit;
   readonly #message: SpooledMessage;
   #headers: readonly Field[] | undefined;
@@ -338,14 +338,14 @@ export class MessageView implements ReceivedMessage {
     return this.#message.open(this.#message.messageOffset);
   }
 
-  withField(name: string, value: string): MessageView {
-    return new MessageView(this.#message, { ...this.edit, add: [...this.edit.add, [name, value]] });
+  withField(name: string, value: string): HookMessage {
+    return new HookMessage(this.#message, { ...this.edit, add: [...this.edit.add, [name, value]] });
   }
 
   /** Removes received and added fields of that name, case-insensitively. */
-  withoutField(name: string): MessageView {
+  withoutField(name: string): HookMessage {
     const key = name.toLowerCase();
-    return new MessageView(this.#message, {
+    return new HookMessage(this.#message, {
       add: this.edit.add.filter(([added]) => added.toLowerCase() !== key),
       remove: [...this.edit.remove, name],
     });

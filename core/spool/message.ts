@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { crc32 } from 'node:zlib';
-import { asStorageProblem, isMissing, isTaken } from '../disk/fault.js';
+import { asStorageProblem, isMissing, isNameTaken } from '../disk/fault.js';
 import { problem } from '../problem.js';
 import type { HeadCollector, SpoolContext, SpoolFile } from './spool-file.js';
 import { Placement } from './placement.js';
@@ -119,7 +119,7 @@ class FileMessage implements SpooledMessage {
     try {
       await this.#placement.link(targets);
     } catch (error) {
-      throw isTaken(error) || isMissing(error) ? error : this.#fault(error);
+      throw isNameTaken(error) || isMissing(error) ? error : this.#fault(error);
     }
   }
 

@@ -31,7 +31,7 @@ export const RouteOptions = z.strictObject({
     .default([])
     .describe('Recipients of these domains take this route; `*.example.org` is for all domains below.'),
 });
-export type Route = z.output<typeof RouteOptions>;
+export type OutboundRoute = z.output<typeof RouteOptions>;
 
 const RetryOptions = z.strictObject({
   firstSeconds: seconds(300, 'The first pause between two attempts.'),

@@ -15,7 +15,7 @@ export const maintenanceHook =
   };
 
 /** Defers new messages of open sessions in maintenance mode, and marks the sessions that may relay. */
-export const senderHook =
+export const newMessageHook =
   (settings: () => ConfigSettings, relayNetworks: () => NetworkSet): Hook<'mailFrom'> =>
   ({ transaction }) => {
     const { maintenance, maintenanceText } = settings();

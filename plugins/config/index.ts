@@ -8,7 +8,7 @@ import { isProblem } from '../../core/problem.js';
 import { parseNetworks } from '../../core/net/networks.js';
 import { auditEndpoint } from './http/audit-endpoint.js';
 import { FileWatch } from './file-watch.js';
-import { maintenanceHook, senderHook } from './hooks.js';
+import { maintenanceHook, newMessageHook } from './hooks.js';
 import { ConfigOptions } from './options.js';
 import { configEndpoints } from './http/routes.js';
 import { SourceKinds } from './sync/source-kinds.js';
@@ -58,7 +58,7 @@ export const config = definePlugin({
     smtp.on(
       'mailFrom',
       { order: 'first' },
-      senderHook(current, () => networks),
+      newMessageHook(current, () => networks),
     );
     health.check('maintenance', () =>
       settings.maintenance

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { OwnerCall } from '../../core/cli/command.js';
-import { ownerOf } from '../../core/cli/owner-call.js';
+import { lockOwner } from '../../core/cli/owner-call.js';
 import type { Clock } from '../../core/clock.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
 import type { Finding, FindingGroup } from '../../core/contracts/doctor-check.js';
@@ -69,7 +69,7 @@ export async function lookAtOwner(data: string, clock: Clock): Promise<OwnerStat
   if ('code' in lock) return { state: 'hidden', code: lock.code };
   if (lock.http === null || lock.token === null) return { state: 'starting', lock };
   try {
-    const call = await ownerOf(data, timeoutMs);
+    const call = await lockOwner(data, timeoutMs);
     if (call === undefined) return { state: 'none' };
     const began = clock.monotonic();
     const { status, body } = await call('GET', '/health/extended');

@@ -7,7 +7,7 @@ import { type Address, parseAddress } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
 
 /** A page about the query. */
-export interface Finding {
+export interface FoundPage {
   readonly title: string;
   readonly href: string;
   /** Access of the page, as on the landing page. */
@@ -31,12 +31,12 @@ export class Finder {
   }
 
   /** Most likely first; pages that are not available are left out. */
-  async find(text: string): Promise<readonly Finding[]> {
+  async find(text: string): Promise<readonly FoundPage[]> {
     const found = [await this.#entry(text), await this.#mailbox(text), await this.#entries(text), this.#log(text)];
     return found.filter((finding) => finding !== undefined);
   }
 
-  async #entry(text: string): Promise<Finding | undefined> {
+  async #entry(text: string): Promise<FoundPage | undefined> {
     const { relayQueue } = this.#parts;
     const uid = text.toLowerCase();
     const access = this.#accessOf('/client/queue/{uid}');
@@ -46,7 +46,7 @@ export class Finder {
     return { title: `Queue entry ${uid}, ${entry.state}`, href: `/client/queue/${uid}`, access, exact: true };
   }
 
-  async #mailbox(text: string): Promise<Finding | undefined> {
+  async #mailbox(text: string): Promise<FoundPage | undefined> {
     const address = addressOf(text);
     const access = this.#accessOf('/store/{domain}/{user}');
     if (address === undefined || access === undefined) return undefined;
@@ -57,7 +57,7 @@ export class Finder {
     return { title: `Mailbox ${user.username}`, href, access, exact: false };
   }
 
-  async #entries(text: string): Promise<Finding | undefined> {
+  async #entries(text: string): Promise<FoundPage | undefined> {
     const { relayQueue } = this.#parts;
     const access = this.#accessOf('/client/queue/list');
     if (relayQueue === undefined || access === undefined) return undefined;
@@ -67,7 +67,7 @@ export class Finder {
     return { title, href: `/client/queue/list?state=all&q=${encodeURIComponent(text)}`, access, exact: false };
   }
 
-  #log(text: string): Finding | undefined {
+  #log(text: string): FoundPage | undefined {
     const access = this.#accessOf('/logs');
     if (access === undefined) return undefined;
     // Quoted, since spaces would separate words.

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { CommandEnvironment, OwnerCall } from '../../core/cli/command.js';
-import { ownerOf } from '../../core/cli/owner-call.js';
+import { lockOwner } from '../../core/cli/owner-call.js';
 import { dataFolderAt } from '../../core/config/load.js';
 import type { StartOptions } from '../../core/main.js';
 import { startError } from '../../core/problem.js';
@@ -37,7 +37,7 @@ const Pipeline = z.object({
  * and stops them again. Resolves with the exit status.
  */
 export async function listPlugins({ options, json }: ListInput, place: CommandEnvironment): Promise<number> {
-  const owner = await ownerOf(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));
+  const owner = await lockOwner(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));
   const list = owner === undefined ? await fromConfiguration(options, place) : await fromServer(owner);
   place.print(json ? JSON.stringify(list, null, 2) : listText(list));
   return 0;

@@ -19,7 +19,7 @@ import { isStartError, startError } from '../../core/problem.js';
 import { HttpCaller, type HttpAnswer } from '../../test/kit/http-caller.js';
 import { locationBelow, rootCauseText } from '../../core/host/uncaught.js';
 import {
-  type Finding,
+  type TrialFinding,
   outlineOfPlugin,
   type PluginOutline,
   type TrialReport,
@@ -37,7 +37,7 @@ const ownerToken = 'trial';
 export class Trial {
   readonly #request: TrialRequest;
   readonly #tell: (step: TrialStep) => void;
-  readonly #findings: Finding[] = [];
+  readonly #findings: TrialFinding[] = [];
   readonly #tried = new Set<string>();
   readonly #log: string[] = [];
   #step: TrialStep = 'load';
@@ -220,12 +220,12 @@ export class Trial {
     this.#find('warning', message, undefined);
   }
 
-  #find(severity: Finding['severity'], message: string, place: string | undefined): void {
+  #find(severity: TrialFinding['severity'], message: string, place: string | undefined): void {
     this.#findings.push({ severity, step: this.#step, place: place ?? null, message });
   }
 
   #report(): TrialReport {
-    const tried = [...this.#tried].map((what): Finding => ({
+    const tried = [...this.#tried].map((what): TrialFinding => ({
       severity: 'warning',
       step: this.#step,
       place: null,

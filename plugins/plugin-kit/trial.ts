@@ -22,7 +22,7 @@ const trialSteps = {
 export type TrialStep = keyof typeof trialSteps;
 
 /** A problem at the start or during use. */
-export interface Finding {
+export interface TrialFinding {
   /** A warning does not stop the server. */
   readonly severity: 'error' | 'warning';
   readonly step: TrialStep;
@@ -34,7 +34,7 @@ export interface Finding {
 export interface TrialReport {
   /** The tried plugins; empty when the trial failed before. */
   readonly plugins: readonly PluginOutline[];
-  readonly findings: readonly Finding[];
+  readonly findings: readonly TrialFinding[];
   /** Response of `GET /pipeline` when no plugin was named. */
   readonly pipeline?: unknown;
 }
@@ -136,7 +136,7 @@ export function reportText(path: string, { plugins, findings }: TrialReport): st
   ].join('\n');
 }
 
-const findingText = ({ severity, place, message }: Finding): string =>
+const findingText = ({ severity, place, message }: TrialFinding): string =>
   `  ${severity.padEnd(8)} ${place === null ? '' : `${place}  `}${message.replaceAll('\n', '\n           ')}`;
 
 function outlineText(plugin: PluginOutline): readonly string[] {

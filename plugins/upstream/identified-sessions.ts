@@ -1,6 +1,6 @@
 import type { ClientIdentity, Destination } from '../../core/smtp/client/destination.js';
 import { localFailure } from '../../core/smtp/client/failure.js';
-import type { Lease } from '../../core/smtp/client/pool.js';
+import type { PooledSession } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 
@@ -24,7 +24,7 @@ export class IdentifiedSessions {
     { address }: Destination,
     most: number,
     open: () => Promise<ClientSession>,
-  ): Promise<Lease> {
+  ): Promise<PooledSession> {
     const key = JSON.stringify([address, client.identity]);
     const kept = this.#take(client.session, key);
     if (kept !== undefined) return this.#lent(client.session, { key, session: kept }, true);
@@ -61,7 +61,7 @@ export class IdentifiedSessions {
     return undefined;
   }
 
-  #lent(client: SmtpSession, identified: Identified, reused: boolean): Lease {
+  #lent(client: SmtpSession, identified: Identified, reused: boolean): PooledSession {
     let out = true;
     const release = (): void => {
       if (!out) return;

@@ -4,12 +4,12 @@ import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../../co
 import type { ClientIdentity } from '../../core/smtp/client/destination.js';
 import { type ClientFailure, isClientFailure, timeoutFailure } from '../../core/smtp/client/failure.js';
 import type { OutgoingRecipient } from '../../core/smtp/client/message.js';
-import type { Lease } from '../../core/smtp/client/pool.js';
+import type { PooledSession } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import type { Reply } from '../../core/smtp/protocol/replies.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
 import { type Begun, outcomeOf, outcomesOf, type Upstream } from './upstream.js';
-import { contentOf, lackingFor, messageOf, outlineAhead, recipientOf, senderOf } from './mirrored-message.js';
+import { contentOf, lackingFor, mirroredMessage, outlineAhead, recipientOf, senderOf } from './mirrored-message.js';
 import type { Call } from './upstream-host.js';
 
 /**
@@ -20,7 +20,7 @@ export class LiveTransaction {
   readonly upstream: Upstream;
   readonly #transaction: Transaction;
   #turn: Promise<unknown> = Promise.resolve();
-  #lease: Lease | undefined;
+  #lease: PooledSession | undefined;
   #host: Begun['host'] | undefined;
   /** Connection of the last MAIL, which is closed on timeout. */
   #session: ClientSession | undefined;
@@ -137,7 +137,7 @@ export class LiveTransaction {
 
   /** Undefined when the connection was lost before the message was sent: no recipient has it. */
   async #sendOn(
-    { session }: Lease,
+    { session }: PooledSession,
     recipients: readonly Recipient[],
     message: SpooledMessage,
   ): Promise<readonly RecipientOutcome[] | undefined> {
@@ -190,7 +190,7 @@ export async function sendAnew(
   recipients: readonly Recipient[],
   message: SpooledMessage,
 ): Promise<readonly RecipientOutcome[]> {
-  const outgoing = await messageOf(transaction, recipients, message);
+  const outgoing = await mirroredMessage(transaction, recipients, message);
   const search = new AbortController();
   const timer = setTimeout(() => search.abort(), 2 * upstream.settings.answerMs);
   const sent = upstream.send(outgoing, callOf(upstream, transaction, search.signal));

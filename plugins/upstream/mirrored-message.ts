@@ -68,7 +68,7 @@ function openerOf(message: SpooledMessage): () => AsyncIterable<Uint8Array> {
   return () => message.open(message.traceOffset) as AsyncIterable<Uint8Array>;
 }
 
-export async function messageOf(
+export async function mirroredMessage(
   transaction: Transaction,
   recipients: readonly Recipient[],
   message: SpooledMessage,

@@ -13,7 +13,7 @@ import {
   timeoutFailure,
 } from '../../core/smtp/client/failure.js';
 import { openSession } from '../../core/smtp/client/opening.js';
-import { ClientPool, type Lease } from '../../core/smtp/client/pool.js';
+import { ClientPool, type PooledSession } from '../../core/smtp/client/pool.js';
 import { IdentifiedSessions } from './identified-sessions.js';
 import { type BreakerOptions, readHost, type UpstreamSettings } from './settings.js';
 
@@ -53,7 +53,7 @@ export class UpstreamHost {
   }
 
   /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts. */
-  async lease(call: Call): Promise<Lease> {
+  async lease(call: Call): Promise<PooledSession> {
     let failure: ClientFailure | undefined;
     const addresses = await this.#addresses(call.signal);
     if (isClientFailure(addresses)) failure = addresses;
@@ -92,7 +92,7 @@ export class UpstreamHost {
     await this.#pool.close();
   }
 
-  #leaseAt(destination: Destination, { client, signal }: Call): Promise<Lease> {
+  #leaseAt(destination: Destination, { client, signal }: Call): Promise<PooledSession> {
     const { deadlines } = this.#settings;
     if (client === undefined) return this.#pool.lease(destination, { deadlines, signal });
     const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#deps.clock };

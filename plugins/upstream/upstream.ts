@@ -8,7 +8,7 @@ import {
   timeoutFailure,
 } from '../../core/smtp/client/failure.js';
 import { failedResult, type MessageResult, type OutgoingMessage } from '../../core/smtp/client/message.js';
-import type { Lease } from '../../core/smtp/client/pool.js';
+import type { PooledSession } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import { asciiReplyText, maxReplyText, type Reply } from '../../core/smtp/protocol/replies.js';
 import type { UpstreamSettings } from './settings.js';
@@ -16,7 +16,7 @@ import { type BreakerState, brokenKinds, type Call, type UpstreamDeps, UpstreamH
 
 /** A connection on which the server has answered MAIL. */
 export interface Begun {
-  readonly lease: Lease;
+  readonly lease: PooledSession;
   readonly reply: Reply;
   /** Must be called with the result of the message, if one was sent. */
   readonly host: Pick<UpstreamHost, 'heard'>;
@@ -33,7 +33,7 @@ export interface HostState {
   readonly retryAfter: number;
 }
 
-type Use<T> = (lease: Lease, host: UpstreamHost) => Promise<T>;
+type Use<T> = (lease: PooledSession, host: UpstreamHost) => Promise<T>;
 
 /** Maximum dead idle connections to skip in a row. */
 const maxStale = 20;

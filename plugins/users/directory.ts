@@ -8,7 +8,7 @@ import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';
 import { asMailUser, canonicalUsername, lowerCase, type UserRecord } from './user.js';
 
-export type Destination = Pick<Address, 'local' | 'domain'>;
+export type LocalDestination = Pick<Address, 'local' | 'domain'>;
 
 export interface DirectoryInput {
   readonly records: UserRecords;
@@ -54,14 +54,14 @@ export class UserDirectory implements Directory {
    * The recipient's user. In this order: exact name or alias, postmaster, the same without `+detail`, and the
    * catch-all; each in local domains only, except postmaster of this host itself.
    */
-  lookup({ local, domain }: Destination): UserRecord | undefined {
+  lookup({ local, domain }: LocalDestination): UserRecord | undefined {
     const name = lowerCase(local);
     if (!this.isLocal(domain)) return this.#isOwnPostmaster(name, domain) ? this.#postmaster() : undefined;
     return this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain) ?? this.#catchAll(name);
   }
 
   /** Name of the user who owns that address, with or without `+detail`. The catch-all owns no address. */
-  ownerOf({ local, domain }: Destination): string | undefined {
+  ownerOf({ local, domain }: LocalDestination): string | undefined {
     const name = lowerCase(local);
     if (!this.isLocal(domain)) return this.#isOwnPostmaster(name, domain) ? this.#postmaster()?.username : undefined;
     return (this.#known(name, domain) ?? this.#known(this.#withoutDetail(name), domain))?.username;

@@ -6,7 +6,7 @@ import { AttemptLimiter } from '../../core/auth/rate.js';
 import type { Hook } from '../../core/pipeline/hook.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import { defer, next } from '../../core/pipeline/verdict.js';
-import { postmasterName, type Destination } from './directory.js';
+import { postmasterName, type LocalDestination } from './directory.js';
 import {
   type RecipientDirectory,
   recipientHook,
@@ -104,7 +104,7 @@ function lockedOutHook(sessions: WeakSet<SmtpSession>, users: Directory): Hook<'
 
 /** By names and aliases of the user; addresses of the catch-all belong to no user. */
 function senderRule(users: Directory, settings: () => UsersSettings): SenderRule {
-  const bare = ({ local, domain }: Destination): string => {
+  const bare = ({ local, domain }: LocalDestination): string => {
     const { plusDetail } = settings();
     const at = plusDetail === '' ? -1 : local.indexOf(plusDetail);
     return `${lowerCase(at > 0 ? local.slice(0, at) : local)}@${domain}`;

@@ -10,7 +10,7 @@ import type { ReceivedMessage, SmtpSession, Transaction } from '../../core/pipel
 import { accept, change, type Change, defer, next, reject, route, type Verdict } from '../../core/pipeline/verdict.js';
 import { isProblem } from '../../core/problem.js';
 import { secondsText } from '../../core/text/format.js';
-import { type Destination, looksRouted, type UserDirectory } from './directory.js';
+import { type LocalDestination, looksRouted, type UserDirectory } from './directory.js';
 import type { UsersSettings } from './options.js';
 import type { SignedInSessions } from './sessions.js';
 import type { SignIns } from './sign-ins.js';
@@ -74,7 +74,7 @@ export interface RecipientDirectory {
   isLocal(domain: string): boolean;
 }
 
-function refuseUnknown({ local }: Destination): Verdict {
+function refuseUnknown({ local }: LocalDestination): Verdict {
   return looksRouted(local) ? reject(550, '5.7.1', 'Relaying denied') : reject(550, '5.1.1', 'No such user here');
 }
 
@@ -88,7 +88,7 @@ type Directory = Pick<UserDirectory, 'find' | 'ownerOf'>;
 
 /** Decides whether a signed-in user may send as an address. */
 export interface SenderRule {
-  allows(username: string, address: Destination): boolean | Promise<boolean>;
+  allows(username: string, address: LocalDestination): boolean | Promise<boolean>;
 }
 
 /**
@@ -104,7 +104,7 @@ export class SenderPolicy implements SenderRule {
   }
 
   /** Users of other plugins are judged by those plugins. */
-  allows(username: string, address: Destination): boolean {
+  allows(username: string, address: LocalDestination): boolean {
     const senders = this.#senders();
     const user = senders === 'any' ? undefined : this.#directory.find(username);
     if (user === undefined) return true;
@@ -151,7 +151,7 @@ function authorsOf({ headers }: ReceivedMessage): readonly string[] {
     .flatMap(([, value]) => parseAddressList(value).map(({ address }) => address));
 }
 
-function readAddress(written: string): Destination | undefined {
+function readAddress(written: string): LocalDestination | undefined {
   try {
     return parseAddress(written);
   } catch (error) {

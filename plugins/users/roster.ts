@@ -42,7 +42,7 @@ export interface NewUser extends UserChange {
 }
 
 /** True when the user is still the version that the caller read. */
-export type Expectation = (user: UserDetails) => boolean;
+export type UserExpectation = (user: UserDetails) => boolean;
 
 /** Operations on users over HTTP and from the command line. Durable when they resolve. */
 export interface Roster {
@@ -106,7 +106,7 @@ export class LocalRoster implements Roster {
   }
 
   /** @param expected checks that the user is the version that the caller read; if not, `precondition-failed` */
-  async change(typed: string, change: UserChange, expected: Expectation = always): Promise<UserDetails> {
+  async change(typed: string, change: UserChange, expected: UserExpectation = always): Promise<UserDetails> {
     const { records, configuration } = this.#input;
     const { username, createdAt } = this.get(typed);
     const { aliases, quota } = allValid({
@@ -132,7 +132,7 @@ export class LocalRoster implements Roster {
     return detailsOf(changed);
   }
 
-  async remove(typed: string, expected: Expectation = always): Promise<void> {
+  async remove(typed: string, expected: UserExpectation = always): Promise<void> {
     const { username } = this.get(typed);
     await this.#input.records.remove(username, (record) => {
       if ([username, ...record.aliases].includes(this.#input.postmaster())) {
@@ -162,7 +162,7 @@ const noSuchUser = (): Error => problem('not-found', 'There is no such user.');
 
 const always = (): boolean => true;
 
-function expect(record: UserRecord, expected: Expectation): void {
+function expect(record: UserRecord, expected: UserExpectation): void {
   if (expected(detailsOf(record))) return;
   throw problem('precondition-failed', 'Somebody else has changed this user since you read it.');
 }
@@ -188,7 +188,7 @@ const detailsMade = new WeakMap<UserRecord, UserDetails>();
 const recordOf = new WeakMap<UserDetails, UserRecord>();
 
 /** Changes with every change, also of the password; reveals nothing about it, since the salt is secret. */
-export function versionOf(user: UserDetails): string {
+export function userVersion(user: UserDetails): string {
   const text = JSON.stringify([user, recordOf.get(user)?.passwordHash]);
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }

@@ -2,7 +2,7 @@ import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { AttemptLimiter } from '../../core/auth/rate.js';
 import type { UserDirectory } from './directory.js';
 
-export interface Attempt {
+export interface SignInAttempt {
   readonly username: string;
   readonly password: string;
   /** IP address of the client. */
@@ -43,7 +43,7 @@ export class SignIns {
   }
 
   /** Throws `unavailable` when too many passwords are being checked; that does not count as a failure. */
-  async attempt(attempt: Attempt): Promise<SignIn> {
+  async attempt(attempt: SignInAttempt): Promise<SignIn> {
     const key = `${this.#directory.canonical(attempt.username)} ${attempt.address}`;
     const mine = this.#inTurn(this.#turns.get(key), key, attempt);
     this.#turns.set(key, mine);
@@ -54,12 +54,12 @@ export class SignIns {
     }
   }
 
-  async #inTurn(before: Promise<SignIn> | undefined, key: string, attempt: Attempt): Promise<SignIn> {
+  async #inTurn(before: Promise<SignIn> | undefined, key: string, attempt: SignInAttempt): Promise<SignIn> {
     await before?.catch(() => undefined);
     return this.#decide(key, attempt);
   }
 
-  async #decide(key: string, { username, password, exempt }: Attempt): Promise<SignIn> {
+  async #decide(key: string, { username, password, exempt }: SignInAttempt): Promise<SignIn> {
     const retryAfter = exempt ? 0 : this.#limiter.retryAfter(key);
     if (retryAfter > 0) return { outcome: 'limited', retryAfter };
     const user = await this.#directory.authenticate(username, password);

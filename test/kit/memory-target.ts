@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
-import { MessageView } from '../../core/pipeline/delivery.js';
+import { HookMessage } from '../../core/pipeline/delivery.js';
 import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
 import type { DeliveredMail } from './delivered-mail.js';
 
@@ -41,7 +41,7 @@ class MemoryDelivery implements Delivery {
   }
 
   async body(message: SpooledMessage): Promise<void> {
-    const view = new MessageView(message);
+    const view = new HookMessage(message);
     const { headers } = view;
     const eml = await text(view.open());
     const from = this.#transaction.reversePath?.address ?? '';

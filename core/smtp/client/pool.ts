@@ -36,7 +36,7 @@ export class ClientPool implements SessionPool {
     return { ...counted, opened: this.#opened, reused: this.#reused, failed: this.#failed };
   }
 
-  async lease(destination: Destination, options: LeaseOptions = {}): Promise<Lease> {
+  async lease(destination: Destination, options: LeaseOptions = {}): Promise<PooledSession> {
     const place = this.#entryOf(destination);
     const group = this.#groups.get(options.group ?? place.key);
     const kept = await this.#awaitConnection(place, group, options);
@@ -75,7 +75,7 @@ export class ClientPool implements SessionPool {
    * An idle connection may have died unnoticed: none of the message was sent, so it is tried once more on a new one.
    */
   async #sendBy(
-    lease: Lease,
+    lease: PooledSession,
     destination: Destination,
     message: OutgoingMessage,
     options: LeaseOptions & SendOptions,
@@ -177,7 +177,7 @@ export class ClientPool implements SessionPool {
     }
   }
 
-  #leaseOf(place: PoolEntry, group: PoolGroup, session: ClientSession, reused: boolean): Lease {
+  #leaseOf(place: PoolEntry, group: PoolGroup, session: ClientSession, reused: boolean): PooledSession {
     let out = true;
     const release = (): void => {
       if (!out) return;
@@ -336,7 +336,7 @@ interface LeaseOptions extends Omit<CallOptions, 'transcript' | 'identity' | 'cl
 }
 
 /** A connection for one message at a time. */
-export interface Lease {
+export interface PooledSession {
   readonly session: ClientSession;
   /** True when the connection was idle before: the server may have closed it. */
   readonly reused: boolean;
@@ -347,7 +347,7 @@ export interface Lease {
 /** Reusable connections by destination (`destinationKey`). */
 export interface SessionPool {
   /** Rejects with a `ClientFailure`: that of the opening, or `local` when aborted or when too many wait. */
-  lease(destination: Destination, options?: LeaseOptions): Promise<Lease>;
+  lease(destination: Destination, options?: LeaseOptions): Promise<PooledSession>;
   /**
    * Sends one message over an idle or a new connection. An idle connection that proves dead before the server had
    * anything of the message is replaced. Never rejects.

@@ -15,7 +15,7 @@ import {
   type OutgoingSender,
   type SendOptions,
 } from './message.js';
-import { Transaction } from './transaction.js';
+import { ClientTransaction } from './transaction.js';
 
 /**
  * A connection to one server, greeted and, where demanded, encrypted and authenticated (`openSession`).
@@ -136,7 +136,7 @@ export class LiveSession implements ClientSession {
     signal?.addEventListener('abort', aborted, { once: true });
     this.#begin();
     const context = { channel, capabilities: this.capabilities, deadlines: this.#deadlines, protocol: this.protocol };
-    const transaction = new Transaction(context, message, settled);
+    const transaction = new ClientTransaction(context, message, settled);
     const result = await transaction.run();
     signal?.removeEventListener('abort', aborted);
     if (result.bytes > 0) this.#messages += 1;

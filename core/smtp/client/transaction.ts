@@ -23,7 +23,7 @@ export interface TransactionContext {
 }
 
 /** One message from MAIL to its last reply, in as few writes as the server allows (RFC 2920). */
-export class Transaction {
+export class ClientTransaction {
   readonly #context: TransactionContext;
   readonly #message: OutgoingMessage;
   readonly #settled: SendOptions['settled'];

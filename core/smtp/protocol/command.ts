@@ -3,7 +3,7 @@ import { asciiUpperCase } from '../../mime/character.js';
 import { isProblem } from '../../problem.js';
 
 /** One command line, split at its first space. */
-export interface Command {
+export interface SmtpCommand {
   /** Upper case; empty for an empty line. */
   readonly verb: string;
   /** The rest, trimmed. */
@@ -24,7 +24,7 @@ export interface PathCommand {
 const control = /[\x00-\x1f\x7f]/;
 
 /** Parses a line without its CRLF. Bytes beyond ASCII must be UTF-8; otherwise the argument is `undefined`. */
-export function parseCommand(line: Buffer): Command | undefined {
+export function parseCommand(line: Buffer): SmtpCommand | undefined {
   const text = line.toString('utf8');
   const space = text.indexOf(' ');
   const verb = asciiUpperCase(space < 0 ? text : text.slice(0, space));

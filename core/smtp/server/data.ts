@@ -9,7 +9,7 @@ import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { replies, type Reply, replyToProblem, replyToViolation } from '../protocol/replies.js';
 import { DataDecoder, type DataDecoderOptions } from './dot-decoder.js';
 import type { EngineSettings, ListenerContext } from './listener-context.js';
-import type { MessageResult } from './meter.js';
+import type { MeteredResult } from './meter.js';
 import { withShortLines } from './long-lines.js';
 import type { SessionReply, OpenTransaction } from './session-state.js';
 
@@ -201,7 +201,7 @@ export class DataPhase {
   #note(refusal: Reply): void {
     const { code, status, lines } = refusal;
     const { id, session, hooks, reversePath } = this.#transaction;
-    const result: MessageResult = code < 500 ? 'deferred' : 'refused';
+    const result: MeteredResult = code < 500 ? 'deferred' : 'refused';
     this.#context.meter.message(result, this.#seconds());
     this.#context.log.info(
       {

@@ -10,7 +10,7 @@ type AuthResult = 'accepted' | 'refused' | 'deferred';
 
 const messageResults = ['accepted', 'deferred', 'refused', 'aborted'] as const;
 
-export type MessageResult = (typeof messageResults)[number];
+export type MeteredResult = (typeof messageResults)[number];
 
 /** Counts what the sessions of one listener do. Label children are looked up once, not per command. */
 export interface ListenerMeter {
@@ -21,7 +21,7 @@ export interface ListenerMeter {
   replied(code: number): void;
   received(bytes: number): void;
   signedIn(result: AuthResult): void;
-  message(result: MessageResult, seconds: number): void;
+  message(result: MeteredResult, seconds: number): void;
 }
 
 /** Metrics of SMTP receiving; `meter` returns the part of one listener. */

@@ -1,4 +1,4 @@
-import { type Command, hasControl, isHelloName, parseCommand } from '../protocol/command.js';
+import { type SmtpCommand, hasControl, isHelloName, parseCommand } from '../protocol/command.js';
 import { replies, type Reply, settledReply, type WireReply } from '../protocol/replies.js';
 import { AuthCommand } from './auth.js';
 import type { ListenerContext } from './listener-context.js';
@@ -129,7 +129,7 @@ export class Session {
   }
 
   /** A web browser, a TLS client or a misdirected script: none of its lines is executed. */
-  #unknown(command: Command, first: boolean): Reply {
+  #unknown(command: SmtpCommand, first: boolean): Reply {
     const strange = first && (hasControl(command.verb) || hasControl(command.argument));
     return strange || http.test(command.verb) ? this.#notSmtp() : replies.unknown;
   }

@@ -4,7 +4,7 @@ import type { ClientCredentials, TlsPolicy } from '../../../core/smtp/client/des
 import type { TargetList } from '../delivery/destination.js';
 import { DestinationRules, readDestination } from '../delivery/destination.js';
 import { domainTls } from '../delivery/next-hops.js';
-import type { ClientQueueSettings, Route } from '../options.js';
+import type { ClientQueueSettings, OutboundRoute } from '../options.js';
 import type { CaseDefinition } from './definition.js';
 
 /** Where and how a case is sent, after lookups and permission checks. */
@@ -75,7 +75,7 @@ async function byRoute(name: string, { settings, finder }: PlanContext, signal: 
 }
 
 /** @throws Problem `invalid` for an unknown route */
-export function routeOf({ routes }: ClientQueueSettings, name: string): Route {
+export function routeOf({ routes }: ClientQueueSettings, name: string): OutboundRoute {
   const route = Object.hasOwn(routes, name) ? routes[name] : undefined;
   if (route === undefined)
     throw problem('invalid', `There is no route “${name}”. Routes are configured in plugins.client-queue.routes.`);

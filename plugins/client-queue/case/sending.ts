@@ -62,7 +62,7 @@ function assertionsOf({ assertions, envelopes }: CaseDefinition): readonly Asser
 }
 
 /** Query parameters of a raw message. */
-export interface MessageQuery {
+export interface RawMessageQuery {
   readonly mail: string;
   readonly rcpt: readonly string[];
   readonly route?: string | undefined;
@@ -74,7 +74,7 @@ export interface MessageQuery {
 const usual = { timeout: 30, retry: 0, delay: 0 };
 
 /** @throws Problem `invalid` */
-export function requestOfMessage({ mail, rcpt, ...where }: MessageQuery, upload: KeptUpload): OutgoingRequest {
+export function requestOfMessage({ mail, rcpt, ...where }: RawMessageQuery, upload: KeptUpload): OutgoingRequest {
   const reversePath = at('mail', () => readReversePath(mail));
   const recipients = rcpt.map((written) => at('rcpt', () => parseAddress(written)));
   const transaction: CaseTransaction = {

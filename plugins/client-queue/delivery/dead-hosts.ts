@@ -8,7 +8,7 @@ const maxRemembered = 10_000;
 const othersStalled = 2;
 
 /** The caller. */
-export interface Caller {
+export interface HostCaller {
   readonly uid: string;
   /** An operator demands a call: only results of other such calls count. */
   readonly asked: boolean;
@@ -44,7 +44,7 @@ export class DeadHosts {
   }
 
   /** Why it is not dialled. */
-  get(server: Address, { asked, last }: Caller): ClientFailure | undefined {
+  get(server: Address, { asked, last }: HostCaller): ClientFailure | undefined {
     const found = this.#dead.get(key(server));
     if (found === undefined || (asked && !found.asked) || (last && found.stalls)) return undefined;
     if (found.until > this.#clock.monotonic()) return found.failure;
@@ -53,7 +53,7 @@ export class DeadHosts {
   }
 
   /** It could not be reached. */
-  unreached(server: Address, failure: ClientFailure, { asked }: Caller): void {
+  unreached(server: Address, failure: ClientFailure, { asked }: HostCaller): void {
     this.#add(server, { failure, asked, stalls: false });
   }
 
@@ -61,7 +61,7 @@ export class DeadHosts {
    * It stalled or left before answering a message. True when it did so with several in a row, and is dead: a single
    * message, however often tried, may be the cause itself.
    */
-  stalled(server: Address, failure: ClientFailure, { uid, asked }: Caller): boolean {
+  stalled(server: Address, failure: ClientFailure, { uid, asked }: HostCaller): boolean {
     const others = (this.#stalled.get(key(server)) ?? []).filter((other) => other !== uid);
     if (this.#stalled.size >= maxRemembered) this.#stalled.clear();
     this.#stalled.set(key(server), [...others, uid].slice(-othersStalled));

@@ -14,7 +14,7 @@ import {
   type Target,
   TargetList,
 } from './destination.js';
-import type { ClientQueueSettings, Route } from '../options.js';
+import type { ClientQueueSettings, OutboundRoute } from '../options.js';
 
 /** Servers of a destination, best first, ready to dial. */
 export interface Servers {
@@ -151,7 +151,7 @@ export class NextHops {
     return { outcome: 'found', site, servers: search.hops.slice(0, maxServers).map(server) };
   }
 
-  #routed(hop: NextHop, { port, protocol, tls, verify, auth }: Route): Server {
+  #routed(hop: NextHop, { port, protocol, tls, verify, auth }: OutboundRoute): Server {
     const policy: TlsPolicy = { mode: tls, ...(verify !== undefined && { verify }) };
     const credentials: ClientCredentials | undefined = auth && {
       username: auth.user,

@@ -11,7 +11,7 @@ import type {
 import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import type { ServersTried, AttemptResult, RecipientVerdict } from './attempt-result.js';
-import type { Caller, DeadHosts } from './dead-hosts.js';
+import type { HostCaller, DeadHosts } from './dead-hosts.js';
 import type { NextHops } from './next-hops.js';
 import { isMissingMessage, outgoingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
@@ -188,7 +188,7 @@ class RemoteAttempt {
     if (this.#servers !== 'answered') this.#servers = how;
   }
 
-  #caller(): Caller {
+  #caller(): HostCaller {
     const { uid, manual, entry } = this.#lease;
     return { uid, asked: manual, last: entry.expiresAt <= this.#context.clock.now() };
   }

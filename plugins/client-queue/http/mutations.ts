@@ -19,7 +19,7 @@ import { unconfirmed } from '../../../core/http/confirmation.js';
 import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
-import { isOpen, maxSelected, selectionFields, writtenFilter } from './queue-page.js';
+import { isOpenState, maxSelected, selectionFields, writtenFilter } from './queue-page.js';
 import { group, type QueueSite } from './queue-site.js';
 
 const limit = 2 * 1024 * 1024;
@@ -414,7 +414,7 @@ async function destinationsOf({ selector }: Chosen, queue: RelayQueue): Promise<
   }
   if (selector.uids.length > maxLookedAt) return undefined;
   const entries = await Promise.all(selector.uids.map((uid) => queue.find(uid)));
-  const open = entries.flatMap((entry) => entry?.recipients.filter(({ state }) => isOpen(state)) ?? []);
+  const open = entries.flatMap((entry) => entry?.recipients.filter(({ state }) => isOpenState(state)) ?? []);
   return [...new Set(open.map(({ destination }) => destination))];
 }
 

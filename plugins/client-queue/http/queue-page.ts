@@ -187,7 +187,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
 const shownRecipients = 2;
 
 function rowOf(entry: Summary, isSuspended: (destination: string) => boolean) {
-  const open = entry.recipients.filter(({ state }) => isOpen(state));
+  const open = entry.recipients.filter(({ state }) => isOpenState(state));
   const shown = open.length > 0 ? open : entry.recipients;
   const replies = shown.flatMap(({ lastReply }) => lastReply ?? []).sort((a, b) => (a.at < b.at ? 1 : -1));
   return {
@@ -202,7 +202,7 @@ function rowOf(entry: Summary, isSuspended: (destination: string) => boolean) {
 }
 
 export function entryPage(entry: Entry, header: readonly (readonly [string, string])[], mayReadMail: boolean) {
-  const isStillOpen = isOpen(entry.state);
+  const isStillOpen = isOpenState(entry.state);
   return {
     ...entry,
     header,
@@ -213,7 +213,7 @@ export function entryPage(entry: Entry, header: readonly (readonly [string, stri
     noticeHref: entry.noticeOf === null ? null : `/client/queue/${entry.noticeOf}`,
     back: `/client/queue/${entry.uid}`,
     history: entry.history.toReversed(),
-    openCount: entry.recipients.filter(({ state }) => isOpen(state)).length,
+    openCount: entry.recipients.filter(({ state }) => isOpenState(state)).length,
   };
 }
 
@@ -350,4 +350,4 @@ export function writtenFilter(filter: EntryFilter): string {
 
 export const UidParams = z.object({ uid: Uid });
 
-export const isOpen = (state: string): boolean => (openStates as readonly string[]).includes(state);
+export const isOpenState = (state: string): boolean => (openStates as readonly string[]).includes(state);

@@ -9,7 +9,7 @@ import { isProblem, problem } from '../../../core/problem.js';
 import type { TranscriptEntry } from '../../../core/smtp/client/channel.js';
 import type { SessionResult } from '../case/case-run.js';
 import { at, CaseDefinition, readReversePath, wrongPlaces } from '../case/definition.js';
-import { type MessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';
+import { type RawMessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';
 import type { KeptUpload } from '../case/upload-shelf.js';
 import { group, type SendingSite } from './queue-site.js';
 
@@ -194,7 +194,7 @@ async function uploadOf({ uploads }: SendingSite, request: EndpointRequest): Pro
 }
 
 /** A form has them in its fields, a script in the query. */
-function messageQuery(query: RawQuery, request: EndpointRequest): MessageQuery {
+function messageQuery(query: RawQuery, request: EndpointRequest): RawMessageQuery {
   const mail = fieldOf(request, 'mail') ?? query.mail;
   const written = fieldOf(request, 'rcpt');
   const rcpt = written === undefined ? query.rcpt : written.split(/[\s,]+/).filter((part) => part !== '');

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { writeDurable } from '../../../core/disk/atomic.js';
-import { asStorageProblem, faultCode, isMissing, isTaken, unlessMissing } from '../../../core/disk/fault.js';
+import { asStorageProblem, faultCode, isMissing, isNameTaken, unlessMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import type { Log } from '../../../core/log/log.js';
@@ -90,7 +90,8 @@ export class Bodies {
       }
       return { placements, traceOffset, checksum };
     } catch (error) {
-      if (isTaken(error)) throw problem('unavailable', { detail: 'What is left of it is in the way.', cause: error });
+      if (isNameTaken(error))
+        throw problem('unavailable', { detail: 'What is left of it is in the way.', cause: error });
       throw asStorageProblem(error);
     }
   }

@@ -3,14 +3,14 @@ import type { Change } from './change.js';
 import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 
 /** A change under construction. */
-export type Draft = { -readonly [Field in keyof Change]: Change[Field] };
+export type ChangeDraft = { -readonly [Field in keyof Change]: Change[Field] };
 
-export function draftOf(entry: QueuedEntry): Draft {
+export function draftOf(entry: QueuedEntry): ChangeDraft {
   return { uid: entry.uid, revision: entry.revision + 1 };
 }
 
 /** Adds notices to the pending ones; ids are never reused. */
-export function addNotices(entry: QueuedEntry, draft: Draft, notices: readonly Omit<Notice, 'id'>[]): void {
+export function addNotices(entry: QueuedEntry, draft: ChangeDraft, notices: readonly Omit<Notice, 'id'>[]): void {
   if (notices.length === 0) return;
   const pending =
     draft.notices ?? [...entry.details.notices].map((notice) => ({ ...notice, recipients: [...notice.recipients] }));
@@ -26,13 +26,13 @@ export function addNotices(entry: QueuedEntry, draft: Draft, notices: readonly O
 }
 
 /** The states of all recipients after the change. */
-export function statesBehind(entry: QueuedEntry, draft: Draft): readonly Pick<RecipientRecord, 'state'>[] {
+export function statesBehind(entry: QueuedEntry, draft: ChangeDraft): readonly Pick<RecipientRecord, 'state'>[] {
   const changed = new Map((draft.recipients ?? []).map(({ index, state }) => [index, state]));
   return entry.recipients.map(({ index, state }) => ({ state: changed.get(index) ?? state }));
 }
 
 /** Records the end of an entry without open recipients. */
-export function finish(entry: QueuedEntry, draft: Draft, now: number): void {
+export function finish(entry: QueuedEntry, draft: ChangeDraft, now: number): void {
   const states = statesBehind(entry, draft);
   if (!states.some(isOpen)) draft.finishedAt = now;
   if (entry.hold !== null && draft.hold === undefined && !states.some(({ state }) => state === 'held'))

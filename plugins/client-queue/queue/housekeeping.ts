@@ -6,7 +6,7 @@ import type { Log } from '../../../core/log/log.js';
 import { deadLetterReason } from '../delivery/attempts.js';
 import { type Bodies, bodySuffix, envelopeLineOf, envelopeSuffix, shards } from './bodies.js';
 import { jumpMs } from './clock-watch.js';
-import { addNotices, type Draft, draftOf, finish, statesBehind } from './draft.js';
+import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './draft.js';
 import { expiredReply } from './expired-reply.js';
 import type { Change, RecipientChange } from './change.js';
 import { released } from './mutation.js';
@@ -72,7 +72,7 @@ function countsFromBehind(entry: QueuedEntry, ahead: number, { jumped }: Moment)
 /** Mail that cannot be returned is held for an operator. */
 function expire(
   entry: QueuedEntry,
-  draft: Draft,
+  draft: ChangeDraft,
   expired: readonly RecipientRecord[],
   { now, keepDeadLetterMs }: Moment,
 ): void {

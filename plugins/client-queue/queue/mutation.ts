@@ -1,6 +1,6 @@
 import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change, RecipientChange } from './change.js';
-import { addNotices, type Draft, draftOf, finish, statesBehind } from './draft.js';
+import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './draft.js';
 import {
   isOpen,
   isWaiting,
@@ -131,7 +131,7 @@ function withRecipients(
 }
 
 /** Applies the pending operations to recipients that are no longer in flight. */
-export function performPending(entry: QueuedEntry, draft: Draft, now: number): void {
+export function performPending(entry: QueuedEntry, draft: ChangeDraft, now: number): void {
   const { pending } = entry.details;
   if (pending === null) return;
   const states = statesBehind(entry, draft);
@@ -140,7 +140,7 @@ export function performPending(entry: QueuedEntry, draft: Draft, now: number): v
   perform(entry, draft, pending, now);
 }
 
-function perform(entry: QueuedEntry, draft: Draft, operation: PendingOperation, now: number): void {
+function perform(entry: QueuedEntry, draft: ChangeDraft, operation: PendingOperation, now: number): void {
   const states = statesBehind(entry, draft);
   const open = entry.recipients
     .filter((_, index) => {

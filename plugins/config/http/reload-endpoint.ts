@@ -60,7 +60,7 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
           selector: { changed: outcome.changed, restartRequired: outcome.restartRequired },
           counts: { changed: outcome.changed.length, restartRequired: outcome.restartRequired.length },
         },
-        ...(page && dryRun ? { view: 'config/reload.njk' } : { location: '/config', notice: sentenceOf(outcome) }),
+        ...(page && dryRun ? { view: 'config/reload.njk' } : { location: '/config', notice: reloadSentence(outcome) }),
         status: 200,
       });
     },
@@ -74,7 +74,7 @@ function audited(error: unknown, action: string): unknown {
   return problem(error.problem, { ...error.details, audit });
 }
 
-export function sentenceOf({
+export function reloadSentence({
   changed,
   restartRequired,
   failed,

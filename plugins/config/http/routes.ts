@@ -4,7 +4,7 @@ import { sha256Of } from '../../../core/config/layer-folder.js';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { ConfigSettings } from '../options.js';
 import { reloadEndpoint, shown } from './reload-endpoint.js';
-import { Summary, wordsOf } from './sync-endpoints.js';
+import { SyncAnswer, syncText } from './sync-endpoints.js';
 import type { Sync, SyncSummary } from '../sync/sync.js';
 import { originFilters, viewer, type Viewer, type ViewerSection } from './viewer.js';
 
@@ -31,7 +31,7 @@ const Answer = z.object({
   lastReload: z
     .object({ at: z.iso.datetime(), by: z.string(), refused: z.string().nullable().describe('Why, or null.') })
     .nullable(),
-  sync: Summary.describe('Whether files are pulled from elsewhere; more at /config/sync/status.'),
+  sync: SyncAnswer.describe('Whether files are pulled from elsewhere; more at /config/sync/status.'),
   sections: z.array(z.object({ name: z.string(), items: z.array(Item) })),
   files: z.array(z.object({ path: z.string(), text: z.string().describe('As it was read, secrets masked.') })),
 });
@@ -69,7 +69,7 @@ export function configEndpoints({ configuration, reloading, sync, settings }: Co
         ...model,
         origins: originFilters.map((value) => ({ value, label: originLabels[value] })),
         maintenance: settings().maintenance,
-        sync: { ...model.sync, ...wordsOf(model.sync) },
+        sync: { ...model.sync, ...syncText(model.sync) },
         sections: model.sections.map((section) => sectionOf(section, model)),
       }),
       conditions: ['If-None-Match'],

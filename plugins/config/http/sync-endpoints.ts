@@ -1,13 +1,13 @@
 import { z } from 'zod';
 import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
-import { Differences, DryRun, Failed, questionOf, sentenceOf } from './reload-endpoint.js';
+import { Differences, DryRun, Failed, questionOf, reloadSentence } from './reload-endpoint.js';
 import type { Sync, SyncOutcome, SyncStatus, SyncSummary } from '../sync/sync.js';
 
 const names = z.array(z.string());
 const Skipped = z.array(z.object({ file: z.string(), why: z.string() }));
 const Files = z.array(z.object({ file: z.string(), layer: z.string(), sha256: z.string() }));
 
-export const Summary = z.object({
+export const SyncAnswer = z.object({
   state: z
     .enum(['off', 'ok', 'stale', 'error'])
     .describe(
@@ -19,7 +19,7 @@ export const Summary = z.object({
   error: z.string().nullable(),
 });
 
-const Status = Summary.extend({
+const Status = SyncAnswer.extend({
   layers: names.describe('The lowest first.'),
   apply: z.enum(['automatic', 'manual']).nullable(),
   intervalSeconds: z.int().nullable(),
@@ -62,7 +62,7 @@ export function syncEndpoints(sync: Sync): readonly AnyEndpoint[] {
       answer: Status,
       view: 'sync.njk',
       cache: 'no-store',
-      page: (model: SyncStatus) => ({ ...model, ...wordsOf(model), inStep: isInStep(model) }),
+      page: (model: SyncStatus) => ({ ...model, ...syncText(model), inStep: isInStep(model) }),
       handle: () => sync.status(),
     }),
     defineEndpoint({
@@ -100,11 +100,11 @@ const auditOf = ({ status, source, files, changed, restartRequired }: SyncOutcom
 });
 
 function noticeOf(outcome: SyncOutcome): string {
-  return outcome.status === 'unchanged' ? 'The source has nothing new.' : sentenceOf(outcome);
+  return outcome.status === 'unchanged' ? 'The source has nothing new.' : reloadSentence(outcome);
 }
 
 /** Text for the page and for the card on the configuration page. */
-export function wordsOf({ state, lastAttempt, error }: SyncSummary): {
+export function syncText({ state, lastAttempt, error }: SyncSummary): {
   readonly tone: string;
   readonly sentence: string;
 } {

@@ -9,7 +9,7 @@ import {
   type ByteSource,
 } from '../../../core/http/endpoint.js';
 import { holds } from '../../../core/http/access.js';
-import type { Finder, Finding } from '../finder.js';
+import type { Finder, FoundPage } from '../finder.js';
 import {
   extendedHealth,
   type ExtendedHealth,
@@ -50,12 +50,12 @@ const Extended = Full.extend({
   ),
 });
 
-export interface RouteParts extends LandingParts {
+export interface MonitoringRouteDeps extends LandingParts {
   readonly metrics: MetricsExposition;
   readonly finder: Finder;
 }
 
-export function monitoringEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
+export function monitoringEndpoints(parts: MonitoringRouteDeps): readonly AnyEndpoint[] {
   return [
     landingEndpoint(parts),
     healthEndpoint(parts),
@@ -65,7 +65,7 @@ export function monitoringEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
   ];
 }
 
-const landingEndpoint = (parts: RouteParts): AnyEndpoint =>
+const landingEndpoint = (parts: MonitoringRouteDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/',
@@ -97,7 +97,7 @@ const mayRead = (account: Account | null, access: string): boolean =>
 
 interface LandingPage extends Landing {
   readonly find: string;
-  readonly found: readonly Finding[];
+  readonly found: readonly FoundPage[];
 }
 
 /** RFC 9110 §15.6.4: a load balancer removes a server that is DOWN. */
@@ -177,7 +177,7 @@ function faviconEndpoint(): AnyEndpoint {
   });
 }
 
-const prometheusEndpoint = ({ metrics }: RouteParts): AnyEndpoint =>
+const prometheusEndpoint = ({ metrics }: MonitoringRouteDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/metrics/prometheus',

@@ -1,14 +1,14 @@
 import type { FoundLine, LogPlace } from './log-search.js';
 
 /** A piece of text, marked when it matches the search. */
-export interface Segment {
+export interface TextPiece {
   readonly text: string;
   readonly hit: boolean;
 }
 
 export interface ShownField {
   readonly name: string;
-  readonly value: readonly Segment[];
+  readonly value: readonly TextPiece[];
   /** Filter link: all lines of the same session, transaction, request or message. */
   readonly href: string | null;
 }
@@ -19,7 +19,7 @@ export interface ShownLine {
   readonly time: string | null;
   readonly level: string;
   readonly plugin: string | null;
-  readonly message: readonly Segment[];
+  readonly message: readonly TextPiece[];
   readonly fields: readonly ShownField[];
   readonly stack: string | null;
   readonly matched: boolean;
@@ -87,12 +87,12 @@ function stackOf(error: unknown): string | null {
 const maxHits = 20;
 
 /** Splits text where one of the words begins and ends. */
-export function segments(text: string, words: readonly string[]): readonly Segment[] {
+export function segments(text: string, words: readonly string[]): readonly TextPiece[] {
   const lower = text.toLowerCase();
   const needles = words.map((word) => word.toLowerCase()).filter((word) => word !== '');
   // Letters that change their length in lower case shift positions, so nothing is marked.
   if (needles.length === 0 || lower.length !== text.length) return [{ text, hit: false }];
-  const cut: Segment[] = [];
+  const cut: TextPiece[] = [];
   let from = 0;
   for (let hits = 0; from < text.length; hits += 1) {
     const [start, length] = nextHit(lower, hits < maxHits ? needles : [], from);

@@ -3,8 +3,8 @@ import { cutOut } from '../page.js';
 import type { CachedFolder } from './cached-folder.js';
 import { entryAt, type FolderRows, hasBit, idAt, rowBits, rowsOf } from './folder-rows.js';
 import type * as task from './folder-task.js';
-import { filterRows, wordsOf } from './row-filter.js';
-import { type Found, searchRows } from './row-search.js';
+import { filterRows, searchWords } from './row-filter.js';
+import { type SearchResult, searchRows } from './row-search.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 
 /** Ids per transferred buffer. */
@@ -53,7 +53,7 @@ export class FolderQueries {
     return { ids, unread, count: found.rows.length, searchedAll: found.searchedAll };
   }
 
-  async locate(ids: readonly string[], trust: task.Trust): Promise<task.Located | undefined> {
+  async locate(ids: readonly string[], trust: task.Trust): Promise<task.LocatedRows | undefined> {
     const rows = await this.#rows(trust);
     if (rows === undefined) return undefined;
     const entries = rowsOf(rows, ids).map((row) => (row < 0 ? null : entryAt(rows, row)));
@@ -85,9 +85,9 @@ export class FolderQueries {
     return known === undefined ? this.#folder.rows(this.#now, trust === 'read') : Promise.resolve(known);
   }
 
-  async #matching(rows: FolderRows, filter: task.MessageQuestion, timeoutMs: number): Promise<Found> {
+  async #matching(rows: FolderRows, filter: task.MessageQuestion, timeoutMs: number): Promise<SearchResult> {
     const fitting = filterRows(rows, filter);
-    const words = wordsOf(filter.q);
+    const words = searchWords(filter.q);
     if (words.length === 0) return { rows: fitting, searchedAll: true };
     const deps = { timeSlice: this.#timeSlice, until: performance.now() + timeoutMs };
     return searchRows(this.#folder, rows, fitting, words, deps);

@@ -71,7 +71,7 @@ export interface Selected {
   readonly searchedAll: boolean;
 }
 
-export interface Located {
+export interface LocatedRows {
   /** In the order of the ids. */
   readonly entries: readonly (MessageEntry | null)[];
   /** The folder was not changing: a missing message does not exist. */
@@ -82,7 +82,7 @@ export interface FolderAnswers {
   readonly totals: FolderTotals;
   readonly page: FolderSheet;
   readonly select: Selected;
-  readonly locate: Located;
+  readonly locate: LocatedRows;
   readonly entries: readonly MessageEntry[];
   readonly summaries: readonly SummarisedEntry[];
 }

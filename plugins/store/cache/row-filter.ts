@@ -35,7 +35,7 @@ function wanted(value: boolean | undefined, bit: number): { readonly mask: numbe
 }
 
 /** The words of a search, all of which must match. */
-export function wordsOf(q: string | undefined): readonly string[] {
+export function searchWords(q: string | undefined): readonly string[] {
   const words = (q ?? '').normalize('NFC').toLowerCase().split(/\s+/);
   return [...new Set(words.filter((word) => word !== ''))];
 }

@@ -4,7 +4,7 @@ import { logHeadBytes, type SummaryLog } from './summary-log.js';
 import { recordLength, searchText, textOfRecord } from './summary-record.js';
 import type { TimeSlice } from '../../../core/concurrency.js';
 
-export interface Found {
+export interface SearchResult {
   readonly rows: Uint32Array;
   /** False when the time limit was reached before all messages had been read: older ones were not searched. */
   readonly searchedAll: boolean;
@@ -23,7 +23,7 @@ export async function searchRows(
   candidates: Uint32Array,
   words: readonly string[],
   deps: SearchDeps,
-): Promise<Found> {
+): Promise<SearchResult> {
   for (;;) {
     const { log } = folder;
     const read = await readMissing(folder, rows, candidates, words, deps);

@@ -16,7 +16,7 @@ const sliceBytes = 1024 * 1024;
 /** Offsets have 32 bits. */
 const maxLogBytes = 0xf000_0000;
 
-export interface LogPlace {
+export interface SummaryLogFile {
   /** Undefined for a log in memory. */
   readonly path: string | undefined;
   /** Relative to the folder of the mailboxes. */
@@ -47,7 +47,7 @@ export class SummaryLog {
   /** Records before this offset are known to be intact. */
   #checked = logHeadBytes;
 
-  private constructor({ path, folder }: LogPlace, fd: number | undefined, mark: Buffer, written: number) {
+  private constructor({ path, folder }: SummaryLogFile, fd: number | undefined, mark: Buffer, written: number) {
     this.#path = path;
     this.#head = headOf(folder);
     this.#fd = fd;
@@ -56,12 +56,12 @@ export class SummaryLog {
   }
 
   /** A new log, in memory until the buffer is full. */
-  static begin(place: LogPlace): SummaryLog {
+  static begin(place: SummaryLogFile): SummaryLog {
     return new SummaryLog(place, undefined, randomBytes(markBytes), logHeadBytes);
   }
 
   /** Undefined when there is no readable log. */
-  static open(place: LogPlace & { readonly path: string }): SummaryLog | undefined {
+  static open(place: SummaryLogFile & { readonly path: string }): SummaryLog | undefined {
     let fd: number | undefined;
     try {
       fd = openSync(place.path, 'r+');

@@ -1,7 +1,7 @@
 import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
-import { asStorageProblem, isMissing, isTaken } from '../../../core/disk/fault.js';
+import { asStorageProblem, isMissing, isNameTaken } from '../../../core/disk/fault.js';
 import { allSettledOrThrow } from '../../../core/concurrency.js';
 import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import type { WriteHealth } from '../../../core/spool/health.js';
@@ -13,7 +13,7 @@ import { mailboxNameOfUser } from '../maildir/mailbox-name.js';
 import type { MailboxQuotas } from './mailbox-quota.js';
 import { placedMessageFinder } from './message-finder.js';
 import type { MaildirTree } from '../maildir/maildir.js';
-import { markOf, type UniqueNames } from '../maildir/maildir-name.js';
+import { deliveryMarkOf, type UniqueNames } from '../maildir/maildir-name.js';
 import type { StoreMetrics } from './store-metrics.js';
 
 /** Attempts after a name conflict or a vanished mailbox. */
@@ -55,7 +55,7 @@ class MaildirDelivery implements Delivery {
 
   constructor(deps: DeliveryDeps, recipients: readonly Recipient[], { id, repeatable, fresh }: Transaction) {
     this.#deps = deps;
-    this.#mark = repeatable === true ? markOf(id) : undefined;
+    this.#mark = repeatable === true ? deliveryMarkOf(id) : undefined;
     const mayBeThere = fresh !== true;
     this.#recipients = recipients;
     const place = (user: string): MailboxDelivery =>
@@ -131,7 +131,7 @@ class MaildirDelivery implements Delivery {
         this.#placed = placements;
         return await this.#unlessAborted();
       } catch (error) {
-        if (attempt === tries || !(isTaken(error) || isMissing(error))) throw error;
+        if (attempt === tries || !(isNameTaken(error) || isMissing(error))) throw error;
         await allSettledOrThrow(this.#open.map((place) => place.find()));
       }
     }

@@ -45,7 +45,7 @@ export function composeDraft({ mailbox, before, fields, parts, now }: DraftCompo
   const written = fields ?? fieldsOf(before);
   return composeMessage({
     ...written,
-    from: written.from ?? ownerOf(mailbox),
+    from: written.from ?? mailboxOwner(mailbox),
     text: written.text ?? (written.html === null ? '' : null),
     date: mailDate(now),
     messageId: before?.messageId ?? newMessageId(mailbox),
@@ -64,7 +64,7 @@ export function newMessageId({ domain }: MailboxName): string {
   return `<${randomBytes(16).toString('hex')}@${domain}>`;
 }
 
-export function ownerOf({ user, domain }: MailboxName): Correspondent {
+export function mailboxOwner({ user, domain }: MailboxName): Correspondent {
   return { name: '', address: makeAddress(user, domain) };
 }
 
@@ -78,7 +78,7 @@ export function holdsFields(mailbox: MailboxName, before: DraftContent, fields: 
   const listed = (list: readonly DisplayAddress[]) => list.map(({ name, address }) => [name, address]);
   const { to, cc, bcc, subject, inReplyTo, references } = rest;
   const wanted = [
-    [shown(from ?? ownerOf(mailbox))],
+    [shown(from ?? mailboxOwner(mailbox))],
     people(to),
     people(cc),
     people(bcc),

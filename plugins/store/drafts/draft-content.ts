@@ -3,7 +3,7 @@ import { decodeCharset } from '../../../core/mime/charset.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { attachmentField, ownParts, type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
-import { readBody } from '../mime/message-text.js';
+import { readTextBody } from '../mime/message-text.js';
 import { dateOf, readableParts, subjectOf } from '../mime/summary.js';
 
 /** A parsed draft. */
@@ -103,7 +103,7 @@ async function joined(bytes: Buffer, parts: readonly Part[], separator: string):
 
 /** Without the last line end, which the composer adds. */
 async function textOf(bytes: Buffer, part: Part): Promise<string> {
-  if (part.flowed) return (await readBody(bytes, part)).text;
+  if (part.flowed) return (await readTextBody(bytes, part)).text;
   const body = decodeTransfer(bytes.subarray(part.bodyOffset, part.end), part.encoding);
   return decodeCharset(body, part.charset).replaceAll('\r\n', '\n').replace(/\n$/, '');
 }

@@ -22,7 +22,7 @@ import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { writeCorrespondent } from '../mime/compose.js';
-import { type DraftFields, holdsFields, newMessageId, ownerOf, readRange, sendable } from './draft-composition.js';
+import { type DraftFields, holdsFields, newMessageId, mailboxOwner, readRange, sendable } from './draft-composition.js';
 import type { DraftContent } from './draft-content.js';
 import { DraftFiles, DraftStore, type PreparedFile, sentFolder, type DraftStoreOptions } from './draft-store.js';
 import { type AlongWith, type DraftMark, expect, type OpenDraft, type StoredDraft } from './draft.js';
@@ -209,7 +209,7 @@ export class DraftSending {
     const submitted = await submission.submit({
       // Deterministic, so that a submission repeated after a crash creates no second message.
       id: transactionOf(shelved),
-      username: ownerOf(mailbox).address.address,
+      username: mailboxOwner(mailbox).address.address,
       remoteAddress,
       via: 'HTTP',
       reversePath: makeAddress(mailbox.user, mailbox.domain),
@@ -240,7 +240,7 @@ export class DraftSending {
     const fields = [`Date: ${mailDate(this.#input.now())}`];
     if (messageId === null) fields.push(`Message-ID: ${newMessageId(mailbox)}`);
     if (from === null)
-      fields.push(`From: ${writeCorrespondent({ name: '', address: ownerOf(mailbox).address.address })}`);
+      fields.push(`From: ${writeCorrespondent({ name: '', address: mailboxOwner(mailbox).address.address })}`);
     yield Buffer.from(fields.map((field) => `${field}\r\n`).join(''));
     const drop = [...removed, ...(messageId === null ? ['message-id'] : []), ...(from === null ? ['from'] : [])];
     yield* without(drop, withoutMarks(open));

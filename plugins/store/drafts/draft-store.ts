@@ -14,7 +14,7 @@ import { type FolderName, type MailboxFolder, parseFolderName } from '../folders
 import type { MailboxFolders } from '../maildir/mailbox-folder.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
-import { type DraftMark, markName, markOf, type StoredDraft } from './draft.js';
+import { type DraftMark, markName, draftMarkOf, type StoredDraft } from './draft.js';
 
 export interface DraftStoreOptions {
   readonly folders: MailboxFolders;
@@ -48,7 +48,7 @@ export class DraftStore {
     if (folder === undefined) return [];
     const versions = new Map<string, { mark: DraftMark; entry: MessageEntry }[]>();
     for (const entry of await this.#input.folders.messages.entries(folder)) {
-      const mark = markOf(entry.id);
+      const mark = draftMarkOf(entry.id);
       const known = versions.get(mark.draftId);
       if (known === undefined) versions.set(mark.draftId, [{ mark, entry }]);
       else known.push({ mark, entry });
@@ -76,7 +76,7 @@ export class DraftStore {
     // Filters by name before parsing, since Sent may be large.
     const entries = await this.#input.folders.messages.entries(folder, `D${draftId}V`);
     return entries.find(({ id }) => {
-      const mark = markOf(id);
+      const mark = draftMarkOf(id);
       return mark.draftId === draftId && (revision === undefined || mark.revision === revision);
     });
   }

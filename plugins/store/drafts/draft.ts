@@ -100,7 +100,7 @@ export function markName(name: string, { draftId, revision }: DraftMark): string
  * The draft that a file is a version of, by its unique name. A draft of a mail client has an id derived from its name;
  * it stays the same when the draft is saved here, since it is written into the name then.
  */
-export function markOf(id: string): DraftMark {
+export function draftMarkOf(id: string): DraftMark {
   const match = marked.exec(id);
   if (match !== null) return { draftId: match[1] ?? '', revision: Number(match[2]) };
   const digest = createHash('sha256').update(baseOf(id)).digest();

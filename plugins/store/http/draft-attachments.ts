@@ -13,7 +13,7 @@ import {
   editorAgain,
   expectation,
   orConflict,
-  placeOf,
+  draftPlace,
 } from './draft-page.js';
 
 const attachmentsPath = `${draftPath}/attachments`;
@@ -44,7 +44,7 @@ function addEndpoint(site: DraftSite): AnyEndpoint {
 }
 
 export async function attachFiles(site: DraftSite, { params, body, request }: DraftWork, filename: string | undefined) {
-  const { mailbox, draftId } = await placeOf(site, params);
+  const { mailbox, draftId } = await draftPlace(site, params);
   const identity = site.names.describe(mailbox);
   const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
   const uploads = uploadsOf(request, filename);
@@ -90,7 +90,7 @@ function readEndpoint(site: DraftSite): AnyEndpoint {
     produces: ['bytes'],
     cache: 'no-store',
     async handle({ params }) {
-      const { mailbox, draftId } = await placeOf(site, params);
+      const { mailbox, draftId } = await draftPlace(site, params);
       const { bytes, contentType, filename, id } = await site.drafts.attachment(mailbox, draftId, params.attachmentId);
       return respond<object>({
         etag: `${tagOf(id)}.${params.attachmentId}`,
@@ -130,7 +130,7 @@ interface AttachmentWork extends DraftWork {
 }
 
 export async function detachFile(site: DraftSite, { params, body, request }: AttachmentWork) {
-  const { mailbox, draftId } = await placeOf(site, params);
+  const { mailbox, draftId } = await draftPlace(site, params);
   const identity = site.names.describe(mailbox);
   const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
   return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {

@@ -23,7 +23,7 @@ type Written = RefusedForm<unknown, unknown>['fields'];
 /** The editor with the user's input and its errors. */
 export function editorAgain(site: DraftSite) {
   return async ({ params, fields, problem }: RefusedForm<DraftPath, unknown>): Promise<Response> => {
-    const { mailbox, draftId } = await placeOf(site, params);
+    const { mailbox, draftId } = await draftPlace(site, params);
     const page = draftPage(site.names.describe(mailbox), await site.drafts.read(mailbox, draftId));
     const { detail, errors = [] } = problem.details;
     const known = new Set([...Object.keys(page.fields), 'files'].map((name) => `/${name}`));
@@ -106,7 +106,7 @@ interface DraftPlace {
   readonly draftId: string;
 }
 
-export async function placeOf(
+export async function draftPlace(
   { names }: DraftSite,
   params: { readonly domain: string; readonly user: string; readonly draftId: string },
 ): Promise<DraftPlace> {

@@ -156,11 +156,11 @@ export function fieldsAlong(input: DraftInput | undefined): DraftFields | undefi
 export function readEditorFields(given: Readonly<Record<string, string | readonly string[]>>): DraftInput | undefined {
   const fields = Object.entries(given).filter(([name]) => name !== '_method');
   if (fields.length === 0) return undefined;
-  return readFields(DraftBody, Object.fromEntries(fields));
+  return readDraftFields(DraftBody, Object.fromEntries(fields));
 }
 
 /** @throws Problem `invalid` */
-export function readFields<T>(schema: z.ZodType<T>, fields: Readonly<Record<string, unknown>>): T {
+export function readDraftFields<T>(schema: z.ZodType<T>, fields: Readonly<Record<string, unknown>>): T {
   const read = schema.safeParse(fields);
   if (read.success) return read.data;
   const errors = read.error.issues.map(({ path, message }) => ({ pointer: `/${path.join('/')}`, message }));

@@ -13,7 +13,7 @@ import {
   editorAgain,
   expectation,
   orConflict,
-  placeOf,
+  draftPlace,
 } from './draft-page.js';
 import * as schema from './draft-query.js';
 import { answerEndpoint } from './reply.js';
@@ -68,7 +68,7 @@ function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       cache: 'no-store',
       view: 'draft.njk',
       async handle({ params, request }) {
-        const { mailbox, draftId } = await placeOf(site, params);
+        const { mailbox, draftId } = await draftPlace(site, params);
         const draft = await drafts.read(mailbox, draftId);
         if (request.representation !== 'html') return respond<object>({ model: draftAnswer(draft), etag: draft.tag });
         return respond<object>({ model: draftPage(names.describe(mailbox), draft) });
@@ -119,7 +119,7 @@ function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
 
 async function saveDraft(site: DraftSite, { params, body, request }: DraftWork) {
   const { names, drafts } = site;
-  const { mailbox, draftId } = await placeOf(site, params);
+  const { mailbox, draftId } = await draftPlace(site, params);
   const identity = names.describe(mailbox);
   const expected = expectation(request, body?.version);
   return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
@@ -154,7 +154,7 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       params: schema.DraftParams,
       confirm: 'Discard this draft, with its attachments? It cannot be brought back.',
       async handle({ params, request }) {
-        const { mailbox, draftId } = await placeOf(site, params);
+        const { mailbox, draftId } = await draftPlace(site, params);
         await drafts.remove(mailbox, draftId, expectation(request, undefined));
         return respond<object>({
           model: { draftId },
@@ -184,7 +184,7 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
 }
 
 async function sendDraft(site: DraftSite, { params, body, request }: DraftWork) {
-  const { mailbox, draftId } = await placeOf(site, params);
+  const { mailbox, draftId } = await draftPlace(site, params);
   const identity = site.names.describe(mailbox);
   const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
   return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
@@ -230,7 +230,7 @@ function formEndpoint(site: DraftSite): AnyEndpoint {
     again: editorAgain(site),
     cache: 'no-store',
     async handle({ params, body, request }) {
-      const { operation, ...fields } = body ?? schema.readFields(FormBody, formFields(request));
+      const { operation, ...fields } = body ?? schema.readDraftFields(FormBody, formFields(request));
       const work = { params, body: fields, request };
       const attachmentId = operations.exec(operation)?.[1];
       if (attachmentId !== undefined) return detachFile(site, { ...work, params: { ...params, attachmentId } });

@@ -4,7 +4,7 @@ import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/confirmation.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { deletesForGood, type Mark } from '../messages/message-editor.js';
+import { deletesForGood, type FlagMark } from '../messages/message-editor.js';
 import {
   FolderField,
   markedWords,
@@ -125,7 +125,7 @@ function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
 
 interface Marking {
   readonly name: string;
-  readonly marks: readonly [Mark, Mark];
+  readonly marks: readonly [FlagMark, FlagMark];
   readonly summary: string;
 }
 

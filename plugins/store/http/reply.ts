@@ -4,7 +4,13 @@ import { addressesIn, type DisplayAddress } from '../../../core/mime/address-lis
 import { mailDate, scanHeader } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { TimeSlice } from '../../../core/concurrency.js';
-import { type DraftFields, ownerOf, partsOfMessage, type PartSource, readRange } from '../drafts/draft-composition.js';
+import {
+  type DraftFields,
+  mailboxOwner,
+  partsOfMessage,
+  type PartSource,
+  readRange,
+} from '../drafts/draft-composition.js';
 import type { DraftContent } from '../drafts/draft-content.js';
 import type { Draft } from '../drafts/draft.js';
 import type { Drafts } from '../drafts/drafts.js';
@@ -69,7 +75,7 @@ async function beginAnswer({ reader, drafts }: AnsweringInput, place: MessagePla
     const original = await contentOf(reader, file);
     const header = scanHeader(await readHead(file, headBytes));
     const replyTo = [...addressesIn(header.all('reply-to').slice(0, 20))];
-    const fields = await answerFields(kind, { original, replyTo, owner: ownerOf(place.mailbox) });
+    const fields = await answerFields(kind, { original, replyTo, owner: mailboxOwner(place.mailbox) });
     const parts = kind === 'forward' ? forwardedParts(file, original) : [];
     return await drafts.create(place.mailbox, { kind: 'fields', fields, parts });
   } finally {

@@ -7,7 +7,7 @@ import { isProblem, problem } from '../../../core/problem.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import { parseMessageId } from '../maildir/message-name.js';
-import { deletesForGood, type Mark } from '../messages/message-editor.js';
+import { deletesForGood, type FlagMark } from '../messages/message-editor.js';
 import type { MessageSummary } from '../messages/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { Summary } from './store-answer.js';
@@ -260,7 +260,7 @@ async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
 }
 
 /** Participles for notices: "3 messages flagged". */
-export const markedWords: Readonly<Record<Mark, string>> = {
+export const markedWords: Readonly<Record<FlagMark, string>> = {
   read: 'marked read',
   unread: 'marked unread',
   flag: 'flagged',

@@ -2,7 +2,7 @@ import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
 import type { DraftFields } from '../drafts/draft-composition.js';
 import type { Attachment, DraftContent } from '../drafts/draft-content.js';
-import { type Draft, markOf } from '../drafts/draft.js';
+import { type Draft, draftMarkOf } from '../drafts/draft.js';
 import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
 import type { MailboxIdentity } from '../maildir/mailboxes.js';
@@ -108,7 +108,7 @@ export function folderPage(
       who: whoOf(message, answer.folder),
       href:
         answer.folder.special === 'drafts'
-          ? draftHref(mailbox, markOf(message.id).draftId)
+          ? draftHref(mailbox, draftMarkOf(message.id).draftId)
           : `${path}/messages/${encodeURIComponent(message.id)}`,
     })),
     path,
@@ -175,7 +175,7 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     destinations: destinations(input.folders, message.folder),
     deletesForGood: ['Trash', 'Junk'].includes(message.folder),
     path,
-    editHref: message.folder === 'Drafts' ? draftHref(mailbox, markOf(message.id).draftId) : null,
+    editHref: message.folder === 'Drafts' ? draftHref(mailbox, draftMarkOf(message.id).draftId) : null,
     answersAll: message.to.length + message.cc.length > 1,
     view,
     tabs: messageViews

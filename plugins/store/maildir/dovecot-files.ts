@@ -2,7 +2,7 @@ import { lstat, readFile, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
-import { isMissing, isTaken } from '../../../core/disk/fault.js';
+import { isMissing, isNameTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../../core/disk/file-layer.js';
 import type { FolderSync } from '../../../core/disk/folder.js';
 import { problem } from '../../../core/problem.js';
@@ -79,7 +79,7 @@ async function createLock(lock: string, { files, clock, staleMs }: DovecotListCo
     try {
       return await files.open(lock, 'wx', 0o600);
     } catch (error) {
-      if (!isTaken(error)) throw error;
+      if (!isNameTaken(error)) throw error;
     }
     const age = await lstat(lock).then(
       ({ mtimeMs }) => clock.now() - mtimeMs,
@@ -127,7 +127,7 @@ async function acquireUidLock(path: string, files: FileLayer): Promise<UidLock |
       const { ino } = await files.lstat(path);
       return { release: () => removeOwn(path, ino, files) };
     } catch (error) {
-      if (!isTaken(error)) return undefined;
+      if (!isNameTaken(error)) return undefined;
       await wait(lockWaitMs);
     }
   }

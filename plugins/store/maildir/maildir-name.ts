@@ -57,7 +57,7 @@ export class UniqueNames {
 }
 
 /** Mark of a repeatable delivery: 128 bits derived from the id. */
-export function markOf(id: string): string {
+export function deliveryMarkOf(id: string): string {
   return createHash('sha256').update(id).digest('hex').slice(0, 32);
 }
 

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { allSettledOrThrow } from '../../../core/concurrency.js';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { isMissing, isTaken } from '../../../core/disk/fault.js';
+import { isMissing, isNameTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { type FolderSync, folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
 import { problem, startError } from '../../../core/problem.js';
@@ -89,7 +89,7 @@ export class MaildirTree {
     try {
       await this.#files.mkdir(path, 0o700);
     } catch (error) {
-      if (!isTaken(error)) throw error;
+      if (!isNameTaken(error)) throw error;
       await this.#isFolder(path);
     }
   }

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { asStorageProblem, isTaken } from '../../../core/disk/fault.js';
+import { asStorageProblem, isNameTaken } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles, writeAll } from '../../../core/disk/file-layer.js';
 import { type FolderSync, folderSyncOf } from '../../../core/disk/folder.js';
 import type { Log } from '../../../core/log/log.js';
@@ -34,7 +34,7 @@ const marks = {
   flag: ['F', true],
   unflag: ['F', false],
 } as const;
-export type Mark = keyof typeof marks;
+export type FlagMark = keyof typeof marks;
 
 /** Number of changed messages, and the missing ids. */
 interface Marked {
@@ -79,7 +79,7 @@ class MessageEditor {
   }
 
   /** @throws Problem `not-found` for the folder */
-  mark(mailbox: MailboxName, name: FolderName, ids: readonly string[], mark: Mark): Promise<Marked> {
+  mark(mailbox: MailboxName, name: FolderName, ids: readonly string[], mark: FlagMark): Promise<Marked> {
     const [letter, isSet] = marks[mark];
     return this.#together(mailbox, name, async (folder) => {
       await this.#complete(folder.path);
@@ -188,7 +188,7 @@ class MessageEditor {
       try {
         await files.mkdir(join(path, part), 0o700);
       } catch (error) {
-        if (!isTaken(error)) throw error;
+        if (!isNameTaken(error)) throw error;
         if (!(await there())) throw problem('internal', { detail: 'The folder is not in order.', cause: error });
       }
     }
@@ -201,7 +201,7 @@ class MessageEditor {
 }
 
 /** The file of the message with that flag; a message with flags is in `cur`. */
-function marked(entry: MessageEntry, mark: Mark): string {
+function marked(entry: MessageEntry, mark: FlagMark): string {
   const [letter, isSet] = marks[mark];
   const letters = new Set(entry.flags);
   if (isSet) letters.add(letter);

@@ -62,14 +62,14 @@ interface StoreReaderInput {
   readonly cache?: FolderCacheInput;
 }
 
-interface FolderCacheInput extends Partial<CacheLimits> {
+interface FolderCacheInput extends Partial<StoreCacheLimits> {
   /** Shared with other users, who close it. */
   readonly thread?: FolderThread;
   /** Absolute path of the folder for cache files; without it, nothing is written. */
   readonly files?: string;
 }
 
-export interface CacheLimits {
+export interface StoreCacheLimits {
   /** Maximum bytes of memory of cached folders. */
   readonly memoryBytes: number;
   /** Maximum bytes of all cache files. */
@@ -78,7 +78,7 @@ export interface CacheLimits {
   readonly keptFrom: number;
 }
 
-export const cacheLimits: CacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 200 };
+export const cacheLimits: StoreCacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 200 };
 
 /** The read access to the store: changes nothing, and treats all data as hostile. */
 export class StoreReader {

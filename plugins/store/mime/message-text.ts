@@ -13,7 +13,7 @@ const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
  * Text of one text part: mailparser decodes transfer encoding, charset and `format=flowed` of that part alone. So it
  * never sees attachments, structure and headers, which may be hostile.
  */
-export async function readBody(bytes: Buffer, part: Part): Promise<ReadBody> {
+export async function readTextBody(bytes: Buffer, part: Part): Promise<TextBody> {
   const end = Math.min(part.end, part.bodyOffset + maxBodyBytes);
   const body = bytes.subarray(part.bodyOffset, end);
   const message = Buffer.concat([headerOf(part, body), body]);
@@ -49,7 +49,7 @@ function charsetOf(part: Part, body: Buffer): string {
   return effectiveCharset(decodeTransfer(body, part.encoding), part.charset);
 }
 
-export interface ReadBody {
+export interface TextBody {
   readonly text: string;
   /** It was truncated. */
   readonly cut: boolean;

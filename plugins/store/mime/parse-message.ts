@@ -10,7 +10,7 @@ import {
 import { readDraft } from '../drafts/draft-content.js';
 import { htmlDocument, maxHtmlLength, sanitiseHtml } from './html.js';
 import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes, PartView } from './message-parser.js';
-import { readBody } from './message-text.js';
+import { readTextBody } from './message-text.js';
 import { readableParts } from './summary.js';
 
 /** Runs in a parse worker, so it may be slow; `bytes` is the whole file. */
@@ -35,7 +35,7 @@ async function joined(bytes: Buffer, parts: readonly Part[], separator: string, 
   let cut = false;
   for (const part of parts) {
     if (length > limit) return { text: texts.join(separator).slice(0, limit), cut: true };
-    const body = await readBody(bytes, part);
+    const body = await readTextBody(bytes, part);
     texts.push(body.text);
     length += body.text.length;
     cut ||= body.cut;

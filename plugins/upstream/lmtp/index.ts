@@ -7,7 +7,7 @@ import { LiveTransactions } from '../live-transaction.js';
 import { upstreamSettings, type UpstreamSettings } from '../settings.js';
 import { UpstreamCounts } from '../upstream-counts.js';
 import { explainUpstream, upstreamHealth, UpstreamRegistry, upstreamTarget } from '../upstream-target.js';
-import { asMailbox, lmtpHook, lmtpTarget, RouteTable } from './lmtp-hook.js';
+import { asMailbox, lmtpHook, lmtpTarget, LmtpRoutes } from './lmtp-hook.js';
 import { LmtpOptions, type LmtpSettings, type RouteSettings } from './options.js';
 import { lmtpEndpoints } from './routes.js';
 
@@ -23,10 +23,10 @@ export const lmtp = definePlugin({
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, directory }) {
     const shelf = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
-    let table = new RouteTable({ routes: [] });
+    let table = new LmtpRoutes({ routes: [] });
     const use = (settings: LmtpSettings): void => {
       if (directory === undefined) refuseDirectory(settings);
-      table = new RouteTable(settings);
+      table = new LmtpRoutes(settings);
       shelf.use(new Map(table.routes.map(({ name, settings: route }) => [name, serversOf(route)])));
     };
     use(options);

@@ -8,12 +8,12 @@ import { isProblem } from '../../../core/problem.js';
 import type { LiveTransactions } from '../live-transaction.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
 import { rcptVerdict, type UpstreamRegistry } from '../upstream-target.js';
-import { type LmtpSettings, nameOf, type RouteSettings } from './options.js';
+import { type LmtpSettings, routeName, type RouteSettings } from './options.js';
 
 export const lmtpTarget = 'lmtp';
 
 interface LmtpHookInput {
-  readonly table: () => RouteTable;
+  readonly table: () => LmtpRoutes;
   readonly directory: Pick<Directory, 'resolve'> | undefined;
   readonly shelf: UpstreamRegistry;
   readonly live: LiveTransactions;
@@ -94,13 +94,13 @@ export interface LmtpRoute {
 }
 
 /** The route of a recipient: that of the user, else that of the domain. */
-export class RouteTable {
+export class LmtpRoutes {
   readonly routes: readonly LmtpRoute[];
   readonly #byUser = new Map<string, LmtpRoute>();
   readonly #byDomain = new Map<string, LmtpRoute>();
 
   constructor({ routes }: LmtpSettings) {
-    this.routes = routes.map((settings, index) => ({ name: nameOf(settings, index), settings }));
+    this.routes = routes.map((settings, index) => ({ name: routeName(settings, index), settings }));
     for (const route of this.routes) {
       for (const user of route.settings.users) keep(this.#byUser, userKey(parseAddress(user)), route);
       for (const domain of route.settings.domains) keep(this.#byDomain, parseDomain(domain), route);

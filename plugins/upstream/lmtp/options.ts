@@ -45,7 +45,7 @@ export const LmtpOptions = z.strictObject({
     .max(500)
     .default([])
     .superRefine((routes, context) => {
-      const names = routes.map(nameOf);
+      const names = routes.map(routeName);
       names.forEach((name, index) => {
         if (names.indexOf(name) === index) return;
         context.addIssue({ code: 'custom', path: [index, 'name'], message: `another route is called ${name}` });
@@ -55,4 +55,4 @@ export const LmtpOptions = z.strictObject({
 });
 export type LmtpSettings = z.output<typeof LmtpOptions>;
 
-export const nameOf = ({ name }: Pick<RouteSettings, 'name'>, index: number): string => name ?? `route-${index + 1}`;
+export const routeName = ({ name }: Pick<RouteSettings, 'name'>, index: number): string => name ?? `route-${index + 1}`;

@@ -3,10 +3,10 @@ import { defineEndpoint, type AnyEndpoint } from '../../../core/http/endpoint.js
 import type { HostState } from '../upstream.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
 import type { UpstreamRegistry } from '../upstream-target.js';
-import type { LmtpRoute, RouteTable } from './lmtp-hook.js';
+import type { LmtpRoute, LmtpRoutes } from './lmtp-hook.js';
 
 export interface LmtpSite {
-  readonly table: () => RouteTable;
+  readonly table: () => LmtpRoutes;
   readonly shelf: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
 }

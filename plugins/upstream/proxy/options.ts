@@ -54,7 +54,7 @@ export const ProxyOptions = z.strictObject({
     .max(500)
     .default([])
     .superRefine((rules, context) => {
-      const names = rules.map(nameOf);
+      const names = rules.map(ruleName);
       names.forEach((name, index) => {
         if (names.indexOf(name) === index) return;
         context.addIssue({ code: 'custom', path: [index, 'name'], message: `another rule is called ${name}` });
@@ -64,7 +64,7 @@ export const ProxyOptions = z.strictObject({
 });
 export type ProxySettings = z.output<typeof ProxyOptions>;
 
-export const nameOf = ({ name }: Pick<RuleSettings, 'name'>, index: number): string => name ?? `rule-${index + 1}`;
+export const ruleName = ({ name }: Pick<RuleSettings, 'name'>, index: number): string => name ?? `rule-${index + 1}`;
 
 function faultOf(key: 'ip' | 'ehlo' | 'mail' | 'rcpt', text: string): string | undefined {
   if (key === 'ip' && isNetworkText(text)) return networkFault(text);

@@ -2,7 +2,7 @@ import type { Address } from '../../../core/mime/address.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
 import { compilePattern } from '../../../core/text/pattern.js';
 import { ipCondition } from './ip-condition.js';
-import { nameOf, type ProxySettings, type RuleSettings } from './options.js';
+import { ruleName, type ProxySettings, type RuleSettings } from './options.js';
 
 type Direction = 'in' | 'out';
 
@@ -32,7 +32,7 @@ export class ProxyRule {
   readonly #conditions: readonly Condition[];
 
   constructor(settings: RuleSettings, index: number) {
-    this.name = nameOf(settings, index);
+    this.name = ruleName(settings, index);
     this.settings = settings;
     this.#conditions = conditionsOf(settings);
   }

@@ -10,9 +10,9 @@ import {
 import { namesTag } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
 import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth/password.js';
-import { versionOf, type Expectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';
+import { userVersion, type UserExpectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';
 import type { SignIns } from '../sign-ins.js';
-import { pageOf, type UserPage } from './user-list.js';
+import { pageOfUsers, type UserPage } from './user-list.js';
 import { CredentialsBody, NewUserBody, partsOf, UserAnswer, UserChangeBody } from '../user.js';
 import type { CountSignIn } from '../users-metrics.js';
 
@@ -27,7 +27,7 @@ export interface LookingParts {
   readonly editable: boolean;
 }
 
-export interface RouteParts extends LookingParts {
+export interface UserRouteDeps extends LookingParts {
   readonly roster: LocalRoster;
 }
 
@@ -36,7 +36,7 @@ const usersOnAPage = 100;
 const UserParams = z.object({ username: z.string().min(1).max(320) });
 const passwordRule = { shortest: minPasswordCharacters, longest: maxPasswordCharacters };
 
-export function userEndpoints(parts: RouteParts): readonly AnyEndpoint[] {
+export function userEndpoints(parts: UserRouteDeps): readonly AnyEndpoint[] {
   return [...lookingEndpoints(parts), addUser(parts), userPage(parts), changeUser(parts), removeUser(parts)];
 }
 
@@ -68,7 +68,7 @@ const listUsers = ({ roster, directory, domains, editable }: LookingParts) =>
     async handle({ query, request }) {
       const html = request.representation === 'html';
       const limit = query.limit ?? (html ? usersOnAPage : undefined);
-      const list = pageOf(await roster.list(), { ...query, limit });
+      const list = pageOfUsers(await roster.list(), { ...query, limit });
       const admin = isAdmin(request.account);
       const { source } = directory;
       if (!html) return listAnswer(source, list, admin);
@@ -134,7 +134,7 @@ function tooManyFailures(retryAfter: number) {
   });
 }
 
-const addUser = ({ roster }: RouteParts) =>
+const addUser = ({ roster }: UserRouteDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/users',
@@ -158,7 +158,7 @@ const addUser = ({ roster }: RouteParts) =>
     },
   });
 
-const userPage = ({ roster, domains }: RouteParts) =>
+const userPage = ({ roster, domains }: UserRouteDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/users/{username}',
@@ -172,7 +172,7 @@ const userPage = ({ roster, domains }: RouteParts) =>
     cache: 'no-store',
     handle: ({ params }) => {
       const user = roster.get(params.username);
-      return respond({ model: user, etag: versionOf(user) });
+      return respond({ model: user, etag: userVersion(user) });
     },
     page: (user: UserDetails) => ({
       user,
@@ -183,7 +183,7 @@ const userPage = ({ roster, domains }: RouteParts) =>
     }),
   });
 
-const changeUser = ({ roster }: RouteParts) =>
+const changeUser = ({ roster }: UserRouteDeps) =>
   defineEndpoint({
     method: 'PATCH',
     path: '/users/{username}',
@@ -194,7 +194,7 @@ const changeUser = ({ roster }: RouteParts) =>
     body: { kind: 'fields', schema: UserChangeBody },
     answer: UserAnswer,
     cache: 'no-store',
-    etag: ({ params }) => versionOf(roster.get(params.username)),
+    etag: ({ params }) => userVersion(roster.get(params.username)),
     async handle({ params, body, request }) {
       const user = await roster.change(params.username, body, expectation(request));
       const { username } = user;
@@ -202,14 +202,14 @@ const changeUser = ({ roster }: RouteParts) =>
         status: 200,
         location: pathOf(user),
         model: user,
-        etag: versionOf(user),
+        etag: userVersion(user),
         notice: 'password' in body ? `${username} has a new password.` : `${username} was changed.`,
         audit: { action: 'change user', selector: { username, fields: Object.keys(body) }, counts: { changed: 1 } },
       });
     },
   });
 
-const removeUser = ({ roster }: RouteParts) =>
+const removeUser = ({ roster }: UserRouteDeps) =>
   defineEndpoint({
     method: 'DELETE',
     path: '/users/{username}',
@@ -221,7 +221,7 @@ const removeUser = ({ roster }: RouteParts) =>
     cache: 'no-store',
     confirm:
       'Remove this user? They can no longer sign in, and mail to their addresses is rejected. The mailbox and its messages stay.',
-    etag: ({ params }) => versionOf(roster.get(params.username)),
+    etag: ({ params }) => userVersion(roster.get(params.username)),
     async handle({ params, request }) {
       const { username } = roster.get(params.username);
       await roster.remove(username, expectation(request));
@@ -240,6 +240,6 @@ const isAdmin = (account: Account | null): boolean => account?.role === 'admin';
 const pathOf = ({ username }: UserDetails): string => `/users/${encodeURIComponent(username)}`;
 
 /** Checked again when the change runs: of concurrent changes, only the first finds the expected version. */
-function expectation({ ifMatch }: EndpointRequest): Expectation | undefined {
-  return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, versionOf(user));
+function expectation({ ifMatch }: EndpointRequest): UserExpectation | undefined {
+  return ifMatch === undefined ? undefined : (user) => namesTag(ifMatch, userVersion(user));
 }

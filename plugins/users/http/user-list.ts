@@ -24,7 +24,7 @@ export interface UserPage {
  * A page of the users in order of their names. A cursor is the name that a page begins with, so additions do not shift
  * it. Throws the problem `bad-request` for an invalid cursor.
  */
-export function pageOf(users: readonly UserDetails[], { q, limit = Infinity, cursor }: UserQuery): UserPage {
+export function pageOfUsers(users: readonly UserDetails[], { q, limit = Infinity, cursor }: UserQuery): UserPage {
   const found = q === undefined ? users : users.filter((user) => matches(user, lowerCase(q.trim())));
   const start = startOf(found, cursor);
   const end = Math.min(start + limit, found.length);

@@ -3,7 +3,7 @@ import { mkdir, rename, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { readMessageName } from '../../../plugins/store/maildir/message-name.js';
-import { markName, markOf } from '../../../plugins/store/drafts/draft.js';
+import { markName, draftMarkOf } from '../../../plugins/store/drafts/draft.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { ann, change, fields, openDrafts, upload } from './draft-fixture.js';
@@ -218,12 +218,12 @@ suite('names of drafts', () => {
       const name = markName(`1795225636.M861000P1029Q1R${'0f'.repeat(16)}.${host},S=382,W=382`, mark);
       assert.ok(name.length <= 200);
       assert.match(name, /,S=382,W=382$/);
-      assert.deepEqual(markOf(name), mark);
+      assert.deepEqual(draftMarkOf(name), mark);
     }
   });
 
   test('sizes that another program adds do not change the id', () => {
-    assert.deepEqual(markOf('1700000000.M1P1.client'), markOf('1700000000.M1P1.client,S=10,W=12'));
+    assert.deepEqual(draftMarkOf('1700000000.M1P1.client'), draftMarkOf('1700000000.M1P1.client,S=10,W=12'));
   });
 });
 

@@ -4,7 +4,7 @@ import { FolderThread } from '../../../../plugins/store/cache/folder-thread.js';
 import type { ListingRequest } from '../../../../plugins/store/folders/folder-messages.js';
 import {
   cacheLimits,
-  type CacheLimits,
+  type StoreCacheLimits,
   type FolderPage,
   StoreReader,
 } from '../../../../plugins/store/messages/store-reader.js';
@@ -20,17 +20,17 @@ export class CacheFixture {
   readonly reading: ReadingFixture;
   /** Where the files of the cache are. */
   readonly files: string;
-  readonly #limits: CacheLimits;
+  readonly #limits: StoreCacheLimits;
   #reader: StoreReader | undefined;
   #count = 0;
 
-  private constructor(reading: ReadingFixture, files: string, limits: CacheLimits) {
+  private constructor(reading: ReadingFixture, files: string, limits: StoreCacheLimits) {
     this.reading = reading;
     this.files = files;
     this.#limits = limits;
   }
 
-  static async open(test: Ending, limits: Partial<CacheLimits> = {}): Promise<CacheFixture> {
+  static async open(test: Ending, limits: Partial<StoreCacheLimits> = {}): Promise<CacheFixture> {
     const fixture = new CacheFixture(await ReadingFixture.open(test), await temporaryFolder(test), {
       ...cacheLimits,
       keptFrom: 5,
