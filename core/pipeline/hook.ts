@@ -1,5 +1,6 @@
 import type { Address } from '../mime/address.js';
-import type { ReceivedMessage, RecipientDsn, SmtpSession, Transaction } from './transaction.js';
+import type { RecipientDsn } from '../smtp/protocol/parameters.js';
+import type { ReceivedMessage, SmtpSession, Transaction } from './transaction.js';
 import type { Stage, Verdict } from './verdict.js';
 
 /** Input of the hooks of each deciding stage. */

@@ -11,7 +11,7 @@ import { problem, type Problem } from '../problem.js';
 import { type Reply, replyToViolation } from '../smtp/protocol/replies.js';
 import { returnPathLine } from '../smtp/server/data.js';
 import type { EngineSettings } from '../smtp/server/listener-context.js';
-import { LongLineWatch, withShortLines } from '../smtp/server/long-lines.js';
+import { LongLineWatch, withShortLines } from '../mime/long-lines.js';
 import type { Spool, SpooledMessage, SpoolWriter } from '../spool/spool.js';
 import type { HookList, Decision } from './hook-list.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
-import type { Notify } from '../contracts/queue-entry.js';
 import type { Address } from '../mime/address.js';
+import type { MessageDsn, RecipientDsn } from '../smtp/protocol/parameters.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
 
 export type ListenerMode = 'mx' | 'submission' | 'lmtp';
@@ -33,20 +33,6 @@ export interface Recipient {
   /** Accepted and not stored, by a `discard`. */
   readonly discarded: boolean;
   readonly dsn?: RecipientDsn;
-}
-
-/** DSN parameters of RCPT (RFC 3461 §4.1, §4.2). */
-export interface RecipientDsn {
-  readonly notify?: readonly Notify[];
-  /** ORCPT as received: type, `;` and xtext. */
-  readonly originalRecipient?: string;
-}
-
-/** DSN parameters of MAIL (RFC 3461 §4.3, §4.4). */
-export interface MessageDsn {
-  readonly ret?: 'full' | 'hdrs';
-  /** ENVID, decoded. */
-  readonly envelopeId?: string;
 }
 
 /** From MAIL to the end of DATA. */

@@ -1,6 +1,7 @@
 import type { RecipientOutcome } from '../../core/contracts/delivery-target.js';
 import type { Address } from '../../core/mime/address.js';
-import type { Recipient, RecipientDsn, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
+import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
+import type { RecipientDsn } from '../../core/smtp/protocol/parameters.js';
 import type { ClientIdentity } from '../../core/smtp/client/destination.js';
 import { type ClientFailure, isClientFailure, timeoutFailure } from '../../core/smtp/client/failure.js';
 import type { OutgoingRecipient } from '../../core/smtp/client/message.js';

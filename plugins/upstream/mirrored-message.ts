@@ -12,8 +12,8 @@ import type {
   OutgoingRecipient,
   OutgoingSender,
 } from '../../core/smtp/client/message.js';
-import { decodeOriginal } from '../../core/smtp/protocol/parameters.js';
-import type { Recipient, RecipientDsn, Transaction } from '../../core/pipeline/transaction.js';
+import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
+import { decodeOriginal, type RecipientDsn } from '../../core/smtp/protocol/parameters.js';
 
 /** Messages up to this size are sent from memory. */
 const smallBytes = 256 * 1024;

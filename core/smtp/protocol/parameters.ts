@@ -1,8 +1,7 @@
 import type { Notify } from '../../contracts/queue-entry.js';
 import { asciiUpperCase, embedded, hasForbiddenCharacter, isAscii } from '../../mime/character.js';
-import type { MessageDsn, RecipientDsn } from '../../pipeline/transaction.js';
-import { replies, type WireReply } from './replies.js';
 import { decodeXtext } from './command.js';
+import { replies, type WireReply } from './replies.js';
 
 /** Parameters of MAIL. */
 export interface MailParameters {
@@ -145,4 +144,18 @@ function character(escaped: string, hex: string): string {
   const code = Number.parseInt(hex, 16);
   const text = code > 0x10ffff ? '' : String.fromCodePoint(code);
   return text === '' || hasForbiddenCharacter(text) ? escaped : text;
+}
+
+/** DSN parameters of RCPT (RFC 3461 §4.1, §4.2). */
+export interface RecipientDsn {
+  readonly notify?: readonly Notify[];
+  /** ORCPT as received: type, `;` and xtext. */
+  readonly originalRecipient?: string;
+}
+
+/** DSN parameters of MAIL (RFC 3461 §4.3, §4.4). */
+export interface MessageDsn {
+  readonly ret?: 'full' | 'hdrs';
+  /** ENVID, decoded. */
+  readonly envelopeId?: string;
 }

@@ -1,5 +1,4 @@
 import { classOf, isProblem, type Problem } from '../../problem.js';
-import type { DataViolation } from '../server/dot-decoder.js';
 
 /** An SMTP reply (RFC 5321 §4.2). Every command gets exactly one. */
 export interface Reply {
@@ -159,3 +158,6 @@ export function replyToProblem(problem: Problem): Reply {
   const [code, status] = classOf(problem).smtp;
   return reply(code, status, problem.message);
 }
+
+/** Why a message is refused; its end is still awaited. */
+export type DataViolation = 'nul' | 'line-ending' | 'long-line' | 'too-large';

@@ -10,7 +10,7 @@ import { replies, type Reply, replyToProblem, replyToViolation } from '../protoc
 import { DataDecoder, type DataDecoderOptions } from './dot-decoder.js';
 import type { EngineSettings, ListenerContext } from './listener-context.js';
 import type { MeteredResult } from './meter.js';
-import { withShortLines } from './long-lines.js';
+import { withShortLines } from '../../mime/long-lines.js';
 import type { SessionReply, OpenTransaction } from './session-state.js';
 
 /** Maximum in one log line. */

@@ -1,7 +1,5 @@
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
-
-/** Why a message is refused; its end is still awaited. */
-export type DataViolation = 'nul' | 'line-ending' | 'long-line' | 'too-large';
+import type { DataViolation } from '../protocol/replies.js';
 
 export interface DataDecoderOptions {
   /** `normalise` turns a bare CR or LF into CRLF, `reject` makes it a violation. */

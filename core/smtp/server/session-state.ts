@@ -2,9 +2,9 @@ import type { Clock } from '../../clock.js';
 import { uniqueId } from '../../disk/id.js';
 import type { Address } from '../../mime/address.js';
 import type { HookList, Decision } from '../../pipeline/hook-list.js';
-import type { ListenerMode, MessageDsn, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
+import type { ListenerMode, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
+import type { MailParameters, MessageDsn } from '../protocol/parameters.js';
 import type { AuthenticatedUser } from '../../pipeline/verdict.js';
-import type { MailParameters } from '../protocol/parameters.js';
 import type { Reply } from '../protocol/replies.js';
 
 export interface Peer {

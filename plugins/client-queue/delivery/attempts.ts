@@ -4,10 +4,9 @@ import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../../
 import type { Lease, RecipientResult, Settlement } from '../../../core/contracts/queue-lease.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
-import { scanHeader } from '../../../core/mime/header.js';
 import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
-import { damageHolds } from '../queue/damage-holds.js';
+import { damageHolds, deadLetterReason } from '../queue/damage-holds.js';
 import { expiredReply } from '../queue/expired-reply.js';
 import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 import { readDestination } from './destination.js';
@@ -282,23 +281,8 @@ function noticesOf(
   ];
 }
 
-/** Why a failed message cannot be returned to its sender, so that an operator has to see it; null when it can. */
-export function deadLetterReason(
-  entry: Pick<NewEntry, 'sender' | 'noticeOf'>,
-  head: Buffer,
-  hostname: string,
-): string | null {
-  if (entry.noticeOf !== undefined) return 'A notice of failure that could not be delivered itself';
-  if (entry.sender === null) return 'It could not be delivered, and it has no sender who could be told';
-  const received = scanHeader(head).all('received');
-  if (received.length >= maxHops) return `A mail loop: it has passed ${received.length} servers`;
-  const own = hostname.toLowerCase();
-  const visits = received.filter((field) => /\bby\s+([^\s;]+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
-  return visits >= maxVisits ? `A mail loop: it has been here ${visits} times` : null;
-}
-
 /** Mail that passed this many servers is in a loop. */
-const maxHops = 50;
+export const maxHops = 50;
 
 /** So is mail that was here this often. */
 export const maxVisits = 4;

@@ -3,7 +3,7 @@ import { TimeSlice } from '../../../core/concurrency.js';
 import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Log } from '../../../core/log/log.js';
-import { deadLetterReason } from '../delivery/attempts.js';
+import { deadLetterReason } from './damage-holds.js';
 import { type Bodies, bodySuffix, envelopeLineOf, envelopeSuffix, shards } from './bodies.js';
 import { jumpMs } from './clock-watch.js';
 import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './draft.js';

@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { join, sep } from 'node:path';
 import { isAbsent } from '../../../core/disk/confinement.js';
-import { type Stamp, stampOf } from '../folders/folder-stamp.js';
+import { type Stamp, stampOf } from '../maildir/folder-stamp.js';
 
 /** Names read at once; larger batches are slower. */
 const namesAtOnce = 1000;

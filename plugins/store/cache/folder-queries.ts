@@ -1,5 +1,5 @@
 import type { OrderKey } from '../maildir/message-entry.js';
-import { cutOut } from '../page.js';
+import { cutOut } from '../maildir/page.js';
 import type { CachedFolder } from './cached-folder.js';
 import { entryAt, type FolderRows, hasBit, idAt, rowBits, rowsOf } from './folder-rows.js';
 import type * as task from './folder-task.js';

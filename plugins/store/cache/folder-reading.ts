@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { isSettled, maildirNames, type Stamp, stampAt } from '../folders/folder-stamp.js';
+import { isSettled, maildirNames, type Stamp, stampAt } from '../maildir/folder-stamp.js';
 import { ConfinedDirectory } from './confined-directory.js';
 import { type FolderRows, silentRow } from './folder-rows.js';
 import { readMessageName } from '../maildir/message-name.js';

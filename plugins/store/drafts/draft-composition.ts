@@ -6,7 +6,7 @@ import { mailDate } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MessageFile } from '../maildir/message-file.js';
 import { composeMessage, correspondent, type Correspondent, type RawPart } from '../mime/compose.js';
-import type { DraftContent, DraftPart } from './draft-content.js';
+import type { DraftContent, DraftPart } from '../mime/draft-content.js';
 
 /** The validated input of a user. */
 export interface DraftFields {

@@ -11,7 +11,7 @@ import { LineEndings } from '../../../core/mime/line-endings.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MailboxQuotas } from '../delivery/mailbox-quota.js';
 import { type FolderName, type MailboxFolder, parseFolderName } from '../folders/folder-name.js';
-import type { MailboxFolders } from '../maildir/mailbox-folder.js';
+import type { MailboxFolders } from '../folders/mailbox-folder.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 import { type DraftMark, markName, draftMarkOf, type StoredDraft } from './draft.js';

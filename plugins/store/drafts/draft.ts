@@ -6,7 +6,7 @@ import type { MailboxFolder } from '../folders/folder-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 import type { MessageFile } from '../maildir/message-file.js';
 import type { DraftFields, PartSource } from './draft-composition.js';
-import type { DraftContent } from './draft-content.js';
+import type { DraftContent } from '../mime/draft-content.js';
 
 /** The current state of a draft. */
 export interface Draft {

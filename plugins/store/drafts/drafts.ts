@@ -4,10 +4,10 @@ import { uniqueId } from '../../../core/disk/id.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { folderOfLocal } from '../maildir/mailbox-name.js';
 import { compareNewestFirst, type OrderKey } from '../maildir/message-entry.js';
-import type { MessageSummary } from '../messages/message-summary.js';
+import type { MessageSummary } from '../folders/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { type AttachmentLabel, encodeAttachment } from '../mime/compose.js';
-import { type Page, pageOf, type PageRequest } from '../page.js';
+import { type Page, pageOf, type PageRequest } from '../maildir/page.js';
 import {
   composeDraft,
   type DraftFields,
@@ -16,7 +16,7 @@ import {
   type PartSource,
   withKeptHtml,
 } from './draft-composition.js';
-import type { Attachment } from './draft-content.js';
+import type { Attachment } from '../mime/draft-content.js';
 import type { DraftFiles, DraftStore } from './draft-store.js';
 import { type PreparedFile } from './draft-store.js';
 import {

@@ -8,7 +8,7 @@ import { problem, type Problem } from '../../../core/problem.js';
 import { allSettledOrThrow, type KeyedMutex, mapBounded } from '../../../core/concurrency.js';
 import type { MailboxQuotas, MailboxUsage } from '../delivery/mailbox-quota.js';
 import { linkOrCopy } from '../maildir/linked-message.js';
-import { lockKey, type MailboxFolders } from '../maildir/mailbox-folder.js';
+import { lockKey, type MailboxFolders } from './mailbox-folder.js';
 import {
   foldedName,
   type FolderName,
@@ -20,10 +20,10 @@ import {
 } from './folder-name.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
-import { changeMessages } from '../messages/message-change.js';
+import { changeMessages } from './message-change.js';
 import { type FolderIntent, type FolderIntents, hiddenDirectory, isThere } from './folder-intent.js';
 import { keywordFile } from './folder-keywords.js';
-import { maildirNames } from './folder-stamp.js';
+import { maildirNames } from '../maildir/folder-stamp.js';
 
 export interface EditorDeps {
   readonly folders: MailboxFolders;

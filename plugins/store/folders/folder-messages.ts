@@ -5,8 +5,8 @@ import type { FolderAnswers, FolderQuestion, FolderTask, FolderTotals, Trust } f
 import type { FolderThread } from '../cache/folder-thread.js';
 import type { MailboxFolder } from './folder-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
-import { describeMessage, type MessageSummary } from '../messages/message-summary.js';
-import type { Page, PageRequest } from '../page.js';
+import { describeMessage, type MessageSummary } from './message-summary.js';
+import type { Page, PageRequest } from '../maildir/page.js';
 
 /** Criteria for messages. */
 export interface MessageFilter {

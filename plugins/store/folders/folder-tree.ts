@@ -2,7 +2,7 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isProblem } from '../../../core/problem.js';
 import type { FolderTotals } from '../cache/folder-task.js';
 import { mapBounded } from '../../../core/concurrency.js';
-import type { MailboxFolders } from '../maildir/mailbox-folder.js';
+import type { MailboxFolders } from './mailbox-folder.js';
 import { inbox, type MailboxFolder, parentOf, type SpecialUse, specialUseOf } from './folder-name.js';
 
 /** A folder in the tree. */

@@ -11,7 +11,7 @@ import {
   type PartSource,
   readRange,
 } from '../drafts/draft-composition.js';
-import type { DraftContent } from '../drafts/draft-content.js';
+import type { DraftContent } from '../mime/draft-content.js';
 import type { Draft } from '../drafts/draft.js';
 import type { Drafts } from '../drafts/drafts.js';
 import { parseFolderName } from '../folders/folder-name.js';

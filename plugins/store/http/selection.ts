@@ -8,7 +8,7 @@ import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import { parseMessageId } from '../maildir/message-name.js';
 import { deletesForGood, type FlagMark } from '../messages/message-editor.js';
-import type { MessageSummary } from '../messages/message-summary.js';
+import type { MessageSummary } from '../folders/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { Summary } from './store-answer.js';
 import * as schema from './store-query.js';

@@ -1,12 +1,12 @@
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
 import type { DraftFields } from '../drafts/draft-composition.js';
-import type { Attachment, DraftContent } from '../drafts/draft-content.js';
+import type { Attachment, DraftContent } from '../mime/draft-content.js';
 import { type Draft, draftMarkOf } from '../drafts/draft.js';
 import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
 import type { MailboxIdentity } from '../maildir/mailboxes.js';
-import type { MessageSummary } from '../messages/message-summary.js';
+import type { MessageSummary } from '../folders/message-summary.js';
 import type { FolderPage, MessageView, RawHead } from '../messages/store-reader.js';
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
 import { type FolderFilters, type MessageViewName, messageViews, writtenFilter } from './store-query.js';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { problem } from '../../../core/problem.js';
 import type { MessageEntry } from './message-entry.js';
 import type { MailboxFolder } from '../folders/folder-name.js';
-import type { MailboxFolders } from './mailbox-folder.js';
+import type { MailboxFolders } from '../folders/mailbox-folder.js';
 
 /** A message that is open for reading. The caller closes it. */
 export interface MessageFile {

@@ -9,11 +9,11 @@ import { problem } from '../../../core/problem.js';
 import type { FolderTask } from '../cache/folder-task.js';
 import { FolderThread } from '../cache/folder-thread.js';
 import { TimeSlice } from '../../../core/concurrency.js';
-import type { DraftContent } from '../drafts/draft-content.js';
+import type { DraftContent } from '../mime/draft-content.js';
 import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from '../folders/folder-messages.js';
 import type { FolderName, MailboxFolder } from '../folders/folder-name.js';
-import { MailboxFolders } from '../maildir/mailbox-folder.js';
-import { folderVersion } from '../folders/folder-stamp.js';
+import { MailboxFolders } from '../folders/mailbox-folder.js';
+import { folderVersion } from '../maildir/folder-stamp.js';
 import { describeFolder, type FolderProperties, type FolderSummary, FolderTree } from '../folders/folder-tree.js';
 import { isDomain, localOfFolder, mailboxFolder } from '../maildir/mailbox-name.js';
 import { type MessageFile, openMessage, readHead } from '../maildir/message-file.js';
@@ -26,8 +26,8 @@ import {
   type PartView,
   type Unparsed,
 } from '../mime/message-parser.js';
-import { type Page, readCursor } from '../page.js';
-import type { MessageSummary } from './message-summary.js';
+import { type Page, readCursor } from '../maildir/page.js';
+import type { MessageSummary } from '../folders/message-summary.js';
 
 /** Location of a message. */
 export interface MessagePlace {

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import type { PartDescription } from '../../../core/mime/content-type.js';
 import { problem } from '../../../core/problem.js';
-import type { DraftContent } from '../drafts/draft-content.js';
+import type { DraftContent } from './draft-content.js';
 
 export interface ParserLimits {
   /** Maximum number of threads. */

@@ -7,7 +7,7 @@ import {
   readStructure,
   type Structure,
 } from '../../../core/mime/structure.js';
-import { readDraft } from '../drafts/draft-content.js';
+import { readDraft } from './draft-content.js';
 import { htmlDocument, maxHtmlLength, sanitiseHtml } from './html.js';
 import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes, PartView } from './message-parser.js';
 import { readTextBody } from './message-text.js';

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { DataDecoder, type DataDecoderOptions, type DataViolation } from '../../../../core/smtp/server/dot-decoder.js';
+import type { DataViolation } from '../../../../core/smtp/protocol/replies.js';
+import { DataDecoder, type DataDecoderOptions } from '../../../../core/smtp/server/dot-decoder.js';
 
 const usual: DataDecoderOptions = { lineEndings: 'normalise', lineBytes: 65_536, messageBytes: 1 << 24 };
 

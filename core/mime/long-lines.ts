@@ -1,6 +1,6 @@
-import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
-import { encodedMessage, maxLineOctets, planEncoding } from '../../mime/transfer-encoding.js';
-import { reply, type Reply } from '../protocol/replies.js';
+import type { SpooledMessage, SpoolWriter } from '../spool/spool.js';
+import { encodedMessage, maxLineOctets, planEncoding } from './transfer-encoding.js';
+import { reply, type Reply } from '../smtp/protocol/replies.js';
 
 /** Detects a line over 998 octets in streamed text. */
 export class LongLineWatch {

@@ -1,5 +1,5 @@
 import type { SummarisedEntry } from '../cache/folder-task.js';
-import type { MailboxFolder } from '../folders/folder-name.js';
+import type { MailboxFolder } from './folder-name.js';
 import type { Summary } from '../mime/summary.js';
 
 /** A message in lists. */

@@ -3,8 +3,8 @@ import { decodeCharset } from '../../../core/mime/charset.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { attachmentField, ownParts, type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
-import { readTextBody } from '../mime/message-text.js';
-import { dateOf, readableParts, subjectOf } from '../mime/summary.js';
+import { readTextBody } from './message-text.js';
+import { dateOf, readableParts, subjectOf } from './summary.js';
 
 /** A parsed draft. */
 export interface DraftContent {

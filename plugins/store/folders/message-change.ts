@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { isMissing } from '../../../core/disk/fault.js';
 import { mapBounded, TimeSlice } from '../../../core/concurrency.js';
-import type { MailboxFolder } from '../folders/folder-name.js';
-import type { MailboxFolders } from '../maildir/mailbox-folder.js';
+import type { MailboxFolder } from './folder-name.js';
+import type { MailboxFolders } from './mailbox-folder.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
 
 interface ChangeOutcome {

@@ -1,5 +1,5 @@
-import { problem } from '../../core/problem.js';
-import type { OrderKey } from './maildir/message-entry.js';
+import { problem } from '../../../core/problem.js';
+import type { OrderKey } from './message-entry.js';
 
 /** One page of a list. */
 export interface Page<T> {

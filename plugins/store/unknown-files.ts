@@ -1,8 +1,8 @@
-import { uniqueIdPattern } from '../../../core/disk/id.js';
-import { filesNamed, type OwnEntry, watchFolder } from '../../../core/host/unknown-entries.js';
-import type { PluginContext } from '../../../core/plugin.js';
-import { isOwnCacheFile } from '../cache/file-sweep.js';
-import { sentNoteNames } from '../drafts/draft-sending.js';
+import { uniqueIdPattern } from '../../core/disk/id.js';
+import { filesNamed, type OwnEntry, watchFolder } from '../../core/host/unknown-entries.js';
+import type { PluginContext } from '../../core/plugin.js';
+import { isOwnCacheFile } from './cache/file-sweep.js';
+import { sentNoteNames } from './drafts/draft-sending.js';
 
 /** Reports unknown entries in the store's own folders. */
 export function watchStoreFolders(data: string, context: PluginContext): void {

@@ -1,7 +1,7 @@
 import { problem } from '../../../core/problem.js';
 import { mapBounded } from '../../../core/concurrency.js';
-import type { OrderKey } from './message-entry.js';
-import { type Page, pageOf, type PageRequest } from '../page.js';
+import type { OrderKey } from '../maildir/message-entry.js';
+import { type Page, pageOf, type PageRequest } from '../maildir/page.js';
 import type { StoreReader } from '../messages/store-reader.js';
 
 export interface DomainSummary {

@@ -1,7 +1,7 @@
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
-import type { MailboxUsage } from './mailbox-quota.js';
-import type { StoreReader } from '../messages/store-reader.js';
+import type { MailboxUsage } from '../delivery/mailbox-quota.js';
+import type { StoreReader } from './store-reader.js';
 
 /** Repeats when folders were renamed during the count. */
 const tries = 10;

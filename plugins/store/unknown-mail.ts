@@ -1,13 +1,13 @@
 import type { Dirent } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { UnknownEntries, unknownInFolders } from '../../../core/host/unknown-entries.js';
-import type { PluginContext } from '../../../core/plugin.js';
-import { mapBounded } from '../../../core/concurrency.js';
-import { isOwnIntent } from '../folders/folder-intent.js';
-import { isDomain, localOfFolder } from './mailbox-name.js';
-import { isRemovedMailbox, removedFolder } from './mailbox-removal.js';
-import { maildirParts } from './maildir.js';
+import { UnknownEntries, unknownInFolders } from '../../core/host/unknown-entries.js';
+import type { PluginContext } from '../../core/plugin.js';
+import { mapBounded } from '../../core/concurrency.js';
+import { isOwnIntent } from './folders/folder-intent.js';
+import { isDomain, localOfFolder } from './maildir/mailbox-name.js';
+import { isRemovedMailbox, removedFolder } from './maildir/mailbox-removal.js';
+import { maildirParts } from './maildir/maildir.js';
 
 /** Above this number of mailboxes their parts are not checked: a delivery to a broken one logs the error. */
 const lookedInto = 1000;

@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Confinement } from '../../../core/disk/confinement.js';
 import { problem } from '../../../core/problem.js';
-import type { FolderMessages } from '../folders/folder-messages.js';
-import { type FolderName, folderOfDirectory, type MailboxFolder } from '../folders/folder-name.js';
-import { folderOfLocal } from './mailbox-name.js';
+import type { FolderMessages } from './folder-messages.js';
+import { type FolderName, folderOfDirectory, type MailboxFolder } from './folder-name.js';
+import { folderOfLocal } from '../maildir/mailbox-name.js';
 
 /** Finds folders; `FolderMessages` reads their contents. */
 export class MailboxFolders {
