@@ -21,7 +21,7 @@ export class Views {
   readonly #root: string;
   /** What an operator put in the place of ours, by the name of the view. */
   #overrides: ReadonlyMap<string, ViewSource> = new Map();
-  readonly #foreign = new Map<string, ReadonlyMap<string, ViewSource>>();
+  readonly #pluginSources = new Map<string, ReadonlyMap<string, ViewSource>>();
   readonly #loaders: readonly CachingLoader[];
 
   constructor({ root, asset, clock, strict }: ViewsInput) {
@@ -53,9 +53,9 @@ export class Views {
     for (const [view, source] of sources) this.#refuseBroken(`Plugin ${plugin}`, view, source);
     return () => {
       this.#forgetCompiled(`${plugin}/`);
-      this.#foreign.set(plugin, sources);
+      this.#pluginSources.set(plugin, sources);
       return () => {
-        this.#foreign.delete(plugin);
+        this.#pluginSources.delete(plugin);
         this.#forgetCompiled(`${plugin}/`);
       };
     };
@@ -113,7 +113,7 @@ export class Views {
 
   #ofPlugin(name: string): ViewSource | undefined {
     const slash = name.indexOf('/');
-    return this.#foreign.get(name.slice(0, slash))?.get(name.slice(slash + 1));
+    return this.#pluginSources.get(name.slice(0, slash))?.get(name.slice(slash + 1));
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Address } from './address.js';
 import { decodeCharset } from './charset.js';
 
 /** Bounds of a header block. Excess is counted or cut, never an error. */
@@ -183,4 +184,9 @@ export function messageIdOf(head: Buffer): string | undefined {
   const end = text.search(/\r?\n\r?\n/);
   if (end !== -1 && found.index > end) return undefined;
   return Buffer.from(found[1], 'latin1').toString('utf8');
+}
+
+/** `Return-Path:` line with its CRLF (RFC 5321 §4.4); `<>` for the null reverse-path. */
+export function returnPathLine(reversePath: Address | null): Buffer {
+  return Buffer.from(`Return-Path: <${reversePath?.address ?? ''}>\r\n`);
 }

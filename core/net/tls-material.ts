@@ -3,12 +3,20 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createSecureContext, rootCertificates } from 'node:tls';
 import { startError } from '../problem.js';
-import type { ListenerSettings } from '../smtp/server/listener-options.js';
 
 /** A private key and its certificate. */
 export interface TlsMaterial {
   readonly key: string;
   readonly cert: string;
+}
+
+/** TLS settings of a listener. */
+interface TlsSettings {
+  readonly name: string;
+  readonly tls: 'none' | 'starttls' | 'implicit';
+  /** Paths of PEM files, or their text. */
+  readonly key?: string | undefined;
+  readonly cert?: string | undefined;
 }
 
 /**
@@ -17,7 +25,7 @@ export interface TlsMaterial {
  *
  * @param folder base of relative paths
  */
-export function readTlsMaterial(listener: ListenerSettings, folder: string): TlsMaterial | undefined {
+export function readTlsMaterial(listener: TlsSettings, folder: string): TlsMaterial | undefined {
   const { name, tls } = listener;
   if (tls === 'none') return undefined;
   if (listener.key === undefined || listener.cert === undefined) {

@@ -6,12 +6,10 @@ import { asStorageProblem } from '../disk/fault.js';
 import { uniqueId } from '../disk/id.js';
 import type { Log } from '../log/log.js';
 import type { Address } from '../mime/address.js';
-import { mailDate, messageIdOf } from '../mime/header.js';
+import { mailDate, messageIdOf, returnPathLine } from '../mime/header.js';
 import { problem, type Problem } from '../problem.js';
 import { type Reply, replyToViolation } from '../smtp/protocol/replies.js';
-import { returnPathLine } from '../smtp/server/data.js';
-import type { EngineSettings } from '../smtp/server/listener-context.js';
-import { LongLineWatch, withShortLines } from '../mime/long-lines.js';
+import { type LongLinePolicy, LongLineWatch, withShortLines } from './long-lines.js';
 import type { Spool, SpooledMessage, SpoolWriter } from '../spool/spool.js';
 import type { HookList, Decision } from './hook-list.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
@@ -24,7 +22,7 @@ export interface SubmissionInput {
   readonly clock: Clock;
   readonly log: Log;
   /** How overlong lines of users' mail are treated. */
-  readonly longLines: () => EngineSettings['longLines'];
+  readonly longLines: () => LongLinePolicy;
 }
 
 interface Refusal {

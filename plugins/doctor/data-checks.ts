@@ -102,13 +102,13 @@ async function rights(data: string): Promise<readonly Finding[]> {
   if ((top.mode & othersMay) !== 0) {
     findings.push(trouble(`Other users may look into ${data} (mode ${modeOf(top)}).`, `chmod 700 ${data}`));
   }
-  const { looked, open, foreign, complete } = await lookThrough(data, top.uid);
+  const { looked, open, otherOwner, complete } = await lookThrough(data, top.uid);
   if (open !== undefined) {
     const is = `Other users may look at ${open.path} (mode ${modeOf(open.stats)}).`;
     findings.push(advice(is, `chmod -R go-rwx ${data}`));
   }
-  if (foreign !== undefined) {
-    const is = `${foreign.path} belongs to user ${foreign.stats.uid}, the data folder to user ${top.uid}.`;
+  if (otherOwner !== undefined) {
+    const is = `${otherOwner.path} belongs to user ${otherOwner.stats.uid}, the data folder to user ${top.uid}.`;
     findings.push(trouble(is, `chown -R ${top.uid}:${top.gid} ${data}, as after a copy by root.`));
   }
   if (findings.length > 0) return findings;
@@ -123,23 +123,23 @@ interface Entry {
 
 /** Mailboxes may be shared with other programs, which choose the permissions below `mail`. */
 async function lookThrough(data: string, uid: number) {
-  let [looked, open, foreign] = [0, undefined as Entry | undefined, undefined as Entry | undefined];
+  let [looked, open, otherOwner] = [0, undefined as Entry | undefined, undefined as Entry | undefined];
   const folders = [data];
   for (let folder = folders.shift(); folder !== undefined; folder = folders.shift()) {
     for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
-      if (looked >= maxEntries) return { looked, open, foreign, complete: false };
+      if (looked >= maxEntries) return { looked, open, otherOwner, complete: false };
       const path = join(folder, entry.name);
       if (path === join(data, lostAndFound)) continue;
       const stats = await lstat(path).catch(() => undefined);
       if (stats === undefined) continue;
       looked += 1;
-      if (stats.uid !== uid) foreign ??= { path, stats };
+      if (stats.uid !== uid) otherOwner ??= { path, stats };
       if (path === join(data, 'mail')) continue;
       if (!stats.isSymbolicLink() && (stats.mode & othersMay) !== 0) open ??= { path, stats };
       if (stats.isDirectory()) folders.push(path);
     }
   }
-  return { looked, open, foreign, complete: true };
+  return { looked, open, otherOwner, complete: true };
 }
 
 const modeOf = ({ mode }: Stats): string => (mode & 0o7777).toString(8).padStart(4, '0');

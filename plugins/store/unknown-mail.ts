@@ -6,7 +6,7 @@ import type { PluginContext } from '../../core/plugin.js';
 import { mapBounded } from '../../core/concurrency.js';
 import { isOwnIntent } from './folders/folder-intent.js';
 import { isDomain, localOfFolder } from './maildir/mailbox-name.js';
-import { isRemovedMailbox, removedFolder } from './maildir/mailbox-removal.js';
+import { isRemovedMailbox, removedFolder } from './folders/mailbox-removal.js';
 import { maildirParts } from './maildir/maildir.js';
 
 /** Above this number of mailboxes their parts are not checked: a delivery to a broken one logs the error. */
@@ -25,33 +25,33 @@ export async function watchMailFolder(root: string, { health, clock, log, every 
     one: 'entry of the mail folder is no mailbox',
     several: 'entries of the mail folder are no mailboxes',
   };
-  const foreign = new UnknownEntries({ what, find: () => foreignInMail(root), clock, log });
-  health.check('mail folder', () => foreign.report());
-  every(lookSeconds, () => foreign.look());
-  await foreign.look();
+  const unknown = new UnknownEntries({ what, find: () => unknownInMail(root), clock, log });
+  health.check('mail folder', () => unknown.report());
+  every(lookSeconds, () => unknown.look());
+  await unknown.look();
 }
 
 /**
  * Entries in place of domains, mailboxes and their `new`, `cur` and `tmp` that are none: files, symbolic links, folders
  * with invalid names; except intermediate folders of changes. Paths below the root.
  */
-async function foreignInMail(root: string): Promise<readonly string[]> {
+async function unknownInMail(root: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));
   const domains = top.filter(isDomainFolder);
-  const foreign = top.filter((entry) => !isDomainFolder(entry)).map(({ name }) => name);
-  foreign.push(...(await unknownInFolders(root, { '.intents': isOwnIntent, [removedFolder]: isRemovedMailbox })));
+  const unknown = top.filter((entry) => !isDomainFolder(entry)).map(({ name }) => name);
+  unknown.push(...(await unknownInFolders(root, { '.intents': isOwnIntent, [removedFolder]: isRemovedMailbox })));
   const mailboxes: string[] = [];
   for (const { name: domain } of domains) {
     for (const entry of await readdir(join(root, domain), { withFileTypes: true })) {
       const isMailbox = entry.isDirectory() && localOfFolder(entry.name) !== undefined;
-      (isMailbox ? mailboxes : foreign).push(`${domain}/${entry.name}`);
+      (isMailbox ? mailboxes : unknown).push(`${domain}/${entry.name}`);
     }
   }
   const parts = mailboxes.slice(0, lookedInto).flatMap((mailbox) => maildirParts.map((part) => `${mailbox}/${part}`));
   const inPlace = await mapBounded(parts, atOnce, async (part) =>
     (await isInPlaceOfFolder(join(root, part))) ? part : undefined,
   );
-  return [...foreign, ...inPlace.filter((part) => part !== undefined)];
+  return [...unknown, ...inPlace.filter((part) => part !== undefined)];
 }
 
 const isDomainFolder = (entry: Dirent): boolean => entry.isDirectory() && isDomain(entry.name);

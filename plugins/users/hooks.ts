@@ -51,7 +51,7 @@ export function recipientHook(directory: RecipientDirectory): Hook<'rcptTo'> {
   return ({ address, transaction }) => {
     const decide = (user: Addressee | undefined): Verdict => {
       if (user === undefined) {
-        return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseForeign(transaction.session);
+        return directory.isLocal(address.domain) ? refuseUnknown(address) : refuseRemote(transaction.session);
       }
       // Permanent: mail to a disabled mailbox must not wait in the sender's queue for days.
       if (user.disabled && !isOwnNotice(transaction)) return reject(550, '5.2.1', 'This mailbox is disabled');
@@ -79,7 +79,7 @@ function refuseUnknown({ local }: LocalDestination): Verdict {
 }
 
 /** A signed-in client gets the reason; others get the default verdict, relaying denied. */
-function refuseForeign({ user }: SmtpSession): Verdict {
+function refuseRemote({ user }: SmtpSession): Verdict {
   if (user === undefined) return next();
   return reject(550, '5.7.1', 'Relaying is not available: this server delivers to its own domains only');
 }

@@ -28,7 +28,7 @@ const pureNet = new Set(['isIP', 'isIPv4', 'isIPv6', 'BlockList', 'SocketAddress
 const mailRoles = ['core/smtp', 'core/net', 'plugins/upstream', 'plugins/client-queue', 'test/kit'];
 
 /** What mailparser and sanitize-html are loaded by. */
-const parsers = ['mime/parse-message', 'mime/message-text', 'mime/html', 'drafts/draft-content'].map(
+const parsers = ['mime/parse-message', 'mime/message-text', 'mime/html', 'mime/draft-content'].map(
   (name) => `plugins/store/${name}.ts`,
 );
 
@@ -113,7 +113,7 @@ export const importRules: readonly Rule[] = [
     ),
     breach: {
       path: 'plugins/store/drafts/drafts.ts',
-      text: "import { readDraft } from './draft-content.js';",
+      text: "import { readDraft } from '../mime/draft-content.js';",
     },
     allowed: {
       path: 'plugins/store/mime/parse-worker.ts',

@@ -1,17 +1,16 @@
 import { asStorageProblem } from '../../disk/fault.js';
-import type { Address } from '../../mime/address.js';
-import { mailDate, messageIdOf, scanHeader } from '../../mime/header.js';
+import { mailDate, messageIdOf, returnPathLine, scanHeader } from '../../mime/header.js';
+import { type LongLinePolicy, withShortLines } from '../../pipeline/long-lines.js';
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
-import type { DeliveryResult } from '../../pipeline/hook-list.js';
 import { DeliveryDeadline } from '../../pipeline/commit.js';
+import type { DeliveryResult } from '../../pipeline/hook-list.js';
 import type { Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
 import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { replies, type Reply, replyToProblem, replyToViolation } from '../protocol/replies.js';
 import { DataDecoder, type DataDecoderOptions } from './dot-decoder.js';
-import type { EngineSettings, ListenerContext } from './listener-context.js';
+import type { ListenerContext } from './listener-context.js';
 import type { MeteredResult } from './meter.js';
-import { withShortLines } from '../../mime/long-lines.js';
-import type { SessionReply, OpenTransaction } from './session-state.js';
+import type { OpenTransaction, SessionReply } from './session-state.js';
 
 /** Maximum in one log line. */
 const maxLoggedRecipients = 10;
@@ -133,7 +132,7 @@ export class DataPhase {
     }
   }
 
-  get #longLines(): EngineSettings['longLines'] {
+  get #longLines(): LongLinePolicy {
     return this.#context.listener.mode === 'submission' ? this.#context.settings().longLines : 'pass';
   }
 
@@ -415,11 +414,6 @@ export class HeaderGuard {
 export type TracedTransaction = Pick<Transaction, 'id' | 'recipients' | 'smtputf8'> & {
   readonly session: Pick<SmtpSession, 'listener' | 'remote' | 'hello' | 'tls' | 'user'>;
 };
-
-/** `Return-Path:` line with its CRLF (RFC 5321 §4.4); `<>` for the null reverse-path. */
-export function returnPathLine(reversePath: Address | null): Buffer {
-  return Buffer.from(`Return-Path: <${reversePath?.address ?? ''}>\r\n`);
-}
 
 /**
  * The `Received:` field of this hop, folded, with its CRLFs (RFC 5321 §4.4). Names the recipient only when there is

@@ -1,3 +1,4 @@
+import type { LongLinePolicy } from '../../pipeline/long-lines.js';
 import type { TLSSocketOptions } from 'node:tls';
 import type { Clock } from '../../clock.js';
 import type { Log } from '../../log/log.js';
@@ -29,7 +30,7 @@ export interface EngineSettings {
   readonly limits: SmtpLimits;
   readonly lineEndings: 'normalise' | 'reject';
   readonly earlyData: 'refuse' | 'accept';
-  readonly longLines: 'encode' | 'refuse' | 'pass';
+  readonly longLines: LongLinePolicy;
 }
 
 /** Shared by all sessions of one listener. */

@@ -280,9 +280,3 @@ function noticesOf(
     ...(taken.length > 0 ? [{ kind, recipients: taken, at } as const] : []),
   ];
 }
-
-/** Mail that passed this many servers is in a loop. */
-export const maxHops = 50;
-
-/** So is mail that was here this often. */
-export const maxVisits = 4;

@@ -44,7 +44,7 @@ const listing = ({ queue }: Site) =>
   defineEndpoint({
     method: 'GET',
     path: listPath,
-    summary: 'Broken and foreign things that were found in the queue and set aside',
+    summary: 'Damaged and unknown files that were found in the queue and quarantined',
     group,
     access: 'read',
     answer: z.object({

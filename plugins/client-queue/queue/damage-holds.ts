@@ -1,6 +1,5 @@
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { scanHeader } from '../../../core/mime/header.js';
-import { maxHops, maxVisits } from '../delivery/attempts.js';
 
 /** Reasons to hold a message whose bytes are not what was accepted. They are stored in entries on disk. */
 export const damageHolds = {
@@ -31,3 +30,9 @@ export function deadLetterReason(
   const visits = received.filter((field) => /\bby\s+([^\s;]+)/i.exec(field)?.[1]?.toLowerCase() === own).length;
   return visits >= maxVisits ? `A mail loop: it has been here ${visits} times` : null;
 }
+
+/** Mail that passed this many servers is in a loop. */
+export const maxHops = 50;
+
+/** So is mail that was here this often. */
+export const maxVisits = 4;

@@ -140,7 +140,7 @@ interface Swept {
 const unaccepted =
   'No entry of the queue belongs to it: the server ended before it accepted the message, or the journal has lost the entry.';
 const unknown = 'No entry of the queue belongs to it: the journal of the queue was damaged or changed.';
-const foreign = 'Unknown file in the queue folder.';
+const unknownFile = 'Unknown file in the queue folder.';
 const damaged = 'The message is not of the size that its entry says.';
 
 /** Checks every message once: files without an entry, and entries without their file. */
@@ -173,7 +173,7 @@ async function lookAt(input: SweepInput, folder: string, name: string): Promise<
   const path = join(folder, name);
   const uid = name.endsWith(bodySuffix) ? name.slice(0, -bodySuffix.length) : undefined;
   if (uid === undefined || !belongs(bodies, uid, path)) {
-    await quarantine.move(path, foreign);
+    await quarantine.move(path, unknownFile);
     return;
   }
   if (input.isPreparing(uid)) return;
@@ -195,7 +195,7 @@ async function lookAtEnvelope({ bodies, ...input }: SweepInput, folder: string, 
   const uid = name.slice(0, -envelopeSuffix.length);
   const path = join(folder, name);
   if (!belongs(bodies, uid, `${path.slice(0, -envelopeSuffix.length)}${bodySuffix}`)) {
-    await input.quarantine.move(path, foreign);
+    await input.quarantine.move(path, unknownFile);
     return;
   }
   if (input.isPreparing(uid) || input.find(uid)?.isDone === false) return;

@@ -47,7 +47,7 @@ const defaults = {
   journalBytes: 32 * 1024 * 1024,
 };
 
-const foreign = 'Unknown file in the queue folder.';
+const unknownFile = 'Unknown file in the queue folder.';
 
 /** Opens the queue. Damage does not stop the start; data of a newer version does. */
 export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
@@ -59,7 +59,7 @@ export async function openRelayQueue(options: RelayQueueOptions): Promise<Opened
   await makeFolder(folder, files);
   const quarantine = new Quarantine({ folder: join(folder, 'quarantine'), files, clock, log });
   await quarantine.open();
-  await setForeignAside(folder, files, quarantine);
+  await quarantineUnknown(folder, files, quarantine);
   const bodies = new Bodies({ folder, files, clock, log, owner: options.owner });
   await bodies.open();
   const journalFolder = join(folder, 'journal');
@@ -100,7 +100,7 @@ function changeDeps(): ChangeDeps {
   return { intern, reasonOf: normalReason };
 }
 
-async function setForeignAside(folder: string, files: FileLayer, quarantine: Quarantine): Promise<void> {
+async function quarantineUnknown(folder: string, files: FileLayer, quarantine: Quarantine): Promise<void> {
   const own = new Set([...shards, 'journal', 'quarantine']);
   for (const name of await files.readdir(folder)) {
     const path = join(folder, name);
@@ -108,7 +108,7 @@ async function setForeignAside(folder: string, files: FileLayer, quarantine: Qua
     if (own.has(name) && found.isDirectory()) continue;
     if (snapshotName.test(name) && found.isFile()) continue;
     if (unfinishedSnapshotName.test(name) && found.isFile()) await files.unlink(path).catch(unlessUnwritable);
-    else await quarantine.move(path, foreign);
+    else await quarantine.move(path, unknownFile);
   }
 }
 

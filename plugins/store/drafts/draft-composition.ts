@@ -4,7 +4,7 @@ import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { makeAddress } from '../../../core/mime/address.js';
 import { mailDate } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import type { MessageFile } from '../maildir/message-file.js';
+import type { MessageFile } from '../folders/message-file.js';
 import { composeMessage, correspondent, type Correspondent, type RawPart } from '../mime/compose.js';
 import type { DraftContent, DraftPart } from '../mime/draft-content.js';
 

@@ -4,7 +4,7 @@ import { parseParameters, safeFilename } from '../../../core/mime/content-type.j
 import { problem } from '../../../core/problem.js';
 import type { MailboxFolder } from '../folders/folder-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
-import type { MessageFile } from '../maildir/message-file.js';
+import type { MessageFile } from '../folders/message-file.js';
 import type { DraftFields, PartSource } from './draft-composition.js';
 import type { DraftContent } from '../mime/draft-content.js';
 

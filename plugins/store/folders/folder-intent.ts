@@ -109,8 +109,8 @@ export class FolderIntents {
       const names = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
       // An intent that was still being written: none of its steps had begun.
       for (const name of names.filter((one) => tornName.test(one))) await this.#deps.files.unlink(this.#pathOf(name));
-      const foreign = entries.filter((entry) => !entry.isFile()).map(({ name }) => name);
-      if (foreign.length > 0) this.#deps.log.warn({ entries: foreign }, 'no changes of folders; left alone');
+      const unknown = entries.filter((entry) => !entry.isFile()).map(({ name }) => name);
+      if (unknown.length > 0) this.#deps.log.warn({ entries: unknown }, 'no changes of folders; left alone');
       return names.filter((name) => !name.startsWith('.')).toSorted();
     } catch (error) {
       if (isMissing(error)) return [];

@@ -15,7 +15,7 @@ import type { DraftContent } from '../mime/draft-content.js';
 import type { Draft } from '../drafts/draft.js';
 import type { Drafts } from '../drafts/drafts.js';
 import { parseFolderName } from '../folders/folder-name.js';
-import { type MessageFile, readHead } from '../maildir/message-file.js';
+import { type MessageFile, readHead } from '../folders/message-file.js';
 import { parseMessageId } from '../maildir/message-name.js';
 import type { MessagePlace, StoreReader } from '../messages/store-reader.js';
 import { correspondent, type Correspondent, writeCorrespondent } from '../mime/compose.js';

@@ -5,7 +5,7 @@ import { parseFolderName } from '../folders/folder-name.js';
 import type { MailboxNames } from '../maildir/mailboxes.js';
 import { defaultView, folderPage, mailboxPage, messagePage } from './view-model.js';
 import { listDomains, listMailboxes } from './mailbox-list.js';
-import type { MessageFile } from '../maildir/message-file.js';
+import type { MessageFile } from '../folders/message-file.js';
 import { parseMessageId } from '../maildir/message-name.js';
 import { pageOf } from '../maildir/page.js';
 import * as answer from './store-answer.js';

@@ -17,7 +17,7 @@ import { MovedKeywords } from '../folders/folder-keywords.js';
 import { type FolderName, type MailboxFolder, parseFolderName, specialUseOf } from '../folders/folder-name.js';
 import { lockKey } from '../folders/mailbox-folder.js';
 import { mailboxFolder } from '../maildir/mailbox-name.js';
-import { MailboxRemoval } from '../maildir/mailbox-removal.js';
+import { MailboxRemoval } from '../folders/mailbox-removal.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';
 import { maildirParts } from '../maildir/maildir.js';
 import type { MessageEntry } from '../maildir/message-entry.js';

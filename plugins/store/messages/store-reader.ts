@@ -16,7 +16,7 @@ import { MailboxFolders } from '../folders/mailbox-folder.js';
 import { folderVersion } from '../maildir/folder-stamp.js';
 import { describeFolder, type FolderProperties, type FolderSummary, FolderTree } from '../folders/folder-tree.js';
 import { isDomain, localOfFolder, mailboxFolder } from '../maildir/mailbox-name.js';
-import { type MessageFile, openMessage, readHead } from '../maildir/message-file.js';
+import { type MessageFile, openMessage, readHead } from '../folders/message-file.js';
 import {
   type HtmlDocument,
   isUnparsed,

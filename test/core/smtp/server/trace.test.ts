@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseAddress } from '../../../../core/mime/address.js';
-import { loopCount, receivedField, returnPathLine, type TracedTransaction } from '../../../../core/smtp/server/data.js';
+import { returnPathLine } from '../../../../core/mime/header.js';
+import { loopCount, receivedField, type TracedTransaction } from '../../../../core/smtp/server/data.js';
 
 const date = new Date('2026-11-21T00:43:14.999Z');
 

@@ -1,9 +1,9 @@
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { problem } from '../../../core/problem.js';
-import type { MessageEntry } from './message-entry.js';
-import type { MailboxFolder } from '../folders/folder-name.js';
-import type { MailboxFolders } from '../folders/mailbox-folder.js';
+import type { MessageEntry } from '../maildir/message-entry.js';
+import type { MailboxFolder } from './folder-name.js';
+import type { MailboxFolders } from './mailbox-folder.js';
 
 /** A message that is open for reading. The caller closes it. */
 export interface MessageFile {

@@ -1,6 +1,9 @@
 import type { SpooledMessage, SpoolWriter } from '../spool/spool.js';
-import { encodedMessage, maxLineOctets, planEncoding } from './transfer-encoding.js';
+import { encodedMessage, maxLineOctets, planEncoding } from '../mime/transfer-encoding.js';
 import { reply, type Reply } from '../smtp/protocol/replies.js';
+
+/** What happens to submitted mail with lines over 998 octets. */
+export type LongLinePolicy = 'encode' | 'refuse' | 'pass';
 
 /** Detects a line over 998 octets in streamed text. */
 export class LongLineWatch {

@@ -7,8 +7,8 @@ import { type FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
 import type { OwnEntry } from '../../../core/host/unknown-entries.js';
 import type { Log } from '../../../core/log/log.js';
-import { lockKey, type MailboxFolders } from '../folders/mailbox-folder.js';
-import { removeTree } from '../folders/folder-removal.js';
+import { lockKey, type MailboxFolders } from './mailbox-folder.js';
+import { removeTree } from './folder-removal.js';
 import type { KeyedMutex } from '../../../core/concurrency.js';
 
 /** Folder below the root for removed mailboxes until their files are deleted. */
