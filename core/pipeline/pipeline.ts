@@ -229,7 +229,7 @@ function without<T>(list: readonly T[], member: T): readonly T[] {
 
 type HooksByStage = { readonly [S in Stage]: readonly RegisteredHook<S>[] };
 
-interface ChainParts {
+interface SnapshotDeps {
   readonly hooks: HooksByStage;
   readonly watchers: WatchersByEvent;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
@@ -241,14 +241,14 @@ interface ChainParts {
 
 /** The hooks, watchers and targets of one moment. */
 export class PipelineSnapshot implements HookList {
-  readonly #parts: ChainParts;
+  readonly #parts: SnapshotDeps;
   /** Shared by all messages, hence created once. */
   readonly #delivery: DeliveryContext;
   readonly #stage: Pick<RunContext<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
 
   readonly #held = new PendingWork();
 
-  constructor(parts: ChainParts) {
+  constructor(parts: SnapshotDeps) {
     const { hooks, targets, log, shadowed, observe } = parts;
     this.#parts = parts;
     const hasTarget = (name: string) => targets.has(name);

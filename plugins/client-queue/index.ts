@@ -11,7 +11,7 @@ import { watchFolder } from '../../core/host/unknown-entries.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/net/networks.js';
 import { isOwnUpload } from './case/upload-shelf.js';
-import { clientSite } from './http/queue-site.js';
+import { clientDeps } from './http/client-deps.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
 import { MailFinder } from './delivery/mail-finder.js';
 import { dkimCheck, queueCheck, resolverCheck } from './doctor-checks.js';
@@ -79,7 +79,7 @@ export const clientQueue = definePlugin({
       finder: () => (placement) => queue.locate(placement),
       explain: explainRelay({ hops, controls }),
     });
-    const site = clientSite({
+    const site = clientDeps({
       ...shared,
       policies,
       configuration,

@@ -16,7 +16,7 @@ export interface FoundPage {
   readonly exact: boolean;
 }
 
-export interface FinderParts {
+export interface PageFinderDeps {
   readonly catalogue: Pick<Catalogue, 'endpoints'>;
   readonly directory: Directory | undefined;
   readonly relayQueue: RelayQueue | undefined;
@@ -24,10 +24,10 @@ export interface FinderParts {
 
 /** Finds pages for a queue uid, a Message-ID or an address. */
 export class Finder {
-  readonly #parts: FinderParts;
+  readonly #deps: PageFinderDeps;
 
-  constructor(parts: FinderParts) {
-    this.#parts = parts;
+  constructor(deps: PageFinderDeps) {
+    this.#deps = deps;
   }
 
   /** Most likely first; pages that are not available are left out. */
@@ -37,7 +37,7 @@ export class Finder {
   }
 
   async #entry(text: string): Promise<FoundPage | undefined> {
-    const { relayQueue } = this.#parts;
+    const { relayQueue } = this.#deps;
     const uid = text.toLowerCase();
     const access = this.#accessOf('/client/queue/{uid}');
     if (relayQueue === undefined || access === undefined || !uniqueIdPattern.test(uid)) return undefined;
@@ -50,7 +50,7 @@ export class Finder {
     const address = addressOf(text);
     const access = this.#accessOf('/store/{domain}/{user}');
     if (address === undefined || access === undefined) return undefined;
-    const user = await this.#parts.directory?.resolve(address);
+    const user = await this.#deps.directory?.resolve(address);
     if (user === undefined) return undefined;
     const { local, domain } = user.address;
     const href = `/store/${encodeURIComponent(domain)}/${encodeURIComponent(local)}`;
@@ -58,7 +58,7 @@ export class Finder {
   }
 
   async #entries(text: string): Promise<FoundPage | undefined> {
-    const { relayQueue } = this.#parts;
+    const { relayQueue } = this.#deps;
     const access = this.#accessOf('/client/queue/list');
     if (relayQueue === undefined || access === undefined) return undefined;
     const count = await relayQueue.count({ q: text, state: entryStates });
@@ -77,7 +77,7 @@ export class Finder {
 
   /** Undefined when the endpoint is not mounted. */
   #accessOf(path: string): string | undefined {
-    return this.#parts.catalogue.endpoints().find((one) => one.method === 'GET' && one.path === path)?.access;
+    return this.#deps.catalogue.endpoints().find((one) => one.method === 'GET' && one.path === path)?.access;
   }
 }
 

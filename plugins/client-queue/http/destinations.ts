@@ -14,7 +14,7 @@ import type { KeptPolicy } from '../mta-sts/policy.js';
 import { endOf } from '../mta-sts/sts-policies.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import { isoTime, replyAnswer } from './entry-answer.js';
-import { group, type QueueSite, type SendingSite } from './queue-site.js';
+import { group, type QueueDeps, type SendingDeps } from './client-deps.js';
 
 /** A site's name consists of all its servers. */
 const name = z.string().min(1).max(2000);
@@ -48,13 +48,13 @@ const Body = z.strictObject({
 });
 
 /** Destinations, each of which can be suspended and limited. */
-export function destinationEndpoints(site: DestinationSite): readonly AnyEndpoint[] {
-  return [listing(site), naming(site), reading(site), changing(site), clearing(site)];
+export function destinationEndpoints(deps: DestinationDeps): readonly AnyEndpoint[] {
+  return [listing(deps), naming(deps), reading(deps), changing(deps), clearing(deps)];
 }
 
 const path = '/client/destinations/{domain}';
 
-const listing = (site: QueueSite) =>
+const listing = (deps: QueueDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/destinations',
@@ -71,14 +71,14 @@ const listing = (site: QueueSite) =>
     view: 'destinations.njk',
     cache: 'no-store',
     async handle({ request }) {
-      const found = await waitingDestinations(site);
+      const found = await waitingDestinations(deps);
       const isPage = request.representation === 'html';
       const items = isPage ? found.map((one) => ({ ...one, siteLabel: siteLabel(one.site, one.destination) })) : found;
       return { items: [...items], total: items.length, limit: items.length, nextCursor: null, prevCursor: null };
     },
   });
 
-const naming = (site: QueueSite) =>
+const naming = (deps: QueueDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/destinations',
@@ -88,10 +88,10 @@ const naming = (site: QueueSite) =>
     body: { kind: 'fields', schema: Body.extend({ destination: name }) },
     answer: ControlAnswer,
     cache: 'no-store',
-    handle: ({ body: { destination, ...body }, request }) => change(site, destination, body, request),
+    handle: ({ body: { destination, ...body }, request }) => change(deps, destination, body, request),
   });
 
-const reading = (site: DestinationSite) =>
+const reading = (deps: DestinationDeps) =>
   defineEndpoint({
     method: 'GET',
     path,
@@ -103,14 +103,14 @@ const reading = (site: DestinationSite) =>
     view: 'destination.njk',
     cache: 'no-store',
     async handle({ params: { domain }, request }) {
-      const found = await oneDestination(spelledDestination(domain), site);
+      const found = await oneDestination(spelledDestination(domain), deps);
       if (found === undefined)
         throw problem('not-found', 'No mail waits for that destination, and nothing was said of it.');
       return request.representation === 'html' ? destinationPage(found) : found;
     },
   });
 
-const changing = (site: QueueSite) =>
+const changing = (deps: QueueDeps) =>
   defineEndpoint({
     method: 'PUT',
     path,
@@ -121,11 +121,11 @@ const changing = (site: QueueSite) =>
     body: { kind: 'fields', schema: Body },
     answer: ControlAnswer,
     cache: 'no-store',
-    handle: ({ params: { domain }, body, request }) => change(site, domain, body, request),
+    handle: ({ params: { domain }, body, request }) => change(deps, domain, body, request),
   });
 
 async function change(
-  { controls, clock }: QueueSite,
+  { controls, clock }: QueueDeps,
   written: string,
   body: z.output<typeof Body>,
   request: EndpointRequest,
@@ -144,7 +144,7 @@ async function change(
   });
 }
 
-const clearing = ({ controls }: QueueSite) =>
+const clearing = ({ controls }: QueueDeps) =>
   defineEndpoint({
     method: 'DELETE',
     path,
@@ -249,8 +249,8 @@ const DestinationAnswer = WaitingAnswer.extend({
     .describe('The policy that the domain publishes for the mail to it, as far as it is known here'),
 });
 
-type DestinationSite = QueueSite & Pick<SendingSite, 'routes'>;
-type Deps = Pick<QueueSite, 'queue' | 'controls' | 'sites' | 'clock'>;
+type DestinationDeps = QueueDeps & Pick<SendingDeps, 'routes'>;
+type Deps = Pick<QueueDeps, 'queue' | 'controls' | 'sites' | 'clock'>;
 
 const maxListed = 1000;
 const maxShared = 100;
@@ -268,7 +268,7 @@ export async function waitingDestinations({ queue, controls, sites, clock }: Dep
 /** Undefined for an unknown destination. */
 async function oneDestination(
   name: string,
-  { routes, siteNames, pace, policies, ...deps }: DestinationSite,
+  { routes, siteNames, pace, policies, ...deps }: DestinationDeps,
 ): Promise<z.output<typeof DestinationAnswer> | undefined> {
   const { queue, controls, sites, clock } = deps;
   const control = controls.get(name);
@@ -306,7 +306,7 @@ interface Rows {
 }
 
 /** The rows of these destinations and sites. There may be very many rows in total, so it yields to other work. */
-async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: QueueSite['sites']): Promise<Rows> {
+async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: QueueDeps['sites']): Promise<Rows> {
   const byName = new Map<string, Row>();
   const bySite = new Map<string, Row[]>();
   const slice = new TimeSlice();
@@ -328,7 +328,7 @@ async function rowsOf(all: readonly Row[], names: ReadonlySet<string>, sites: Qu
 function waitingFor(
   name: string,
   rows: Rows,
-  sites: QueueSite['sites'],
+  sites: QueueDeps['sites'],
 ): Omit<Waiting, keyof typeof ControlAnswer.shape> {
   const meant = isSite(name)
     ? (rows.bySite.get(name) ?? [])

@@ -20,7 +20,7 @@ import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
 import { isOpenState, maxSelected, selectionFields, writtenFilter } from './queue-page.js';
-import { group, type QueueSite } from './queue-site.js';
+import { group, type QueueDeps } from './client-deps.js';
 
 const limit = 2 * 1024 * 1024;
 const reason = z
@@ -58,8 +58,8 @@ export const MutationAnswer = z.object({
 type Answer = z.output<typeof MutationAnswer>;
 
 /** Operations on entries, chosen one by one or by filter. */
-export function mutationEndpoints(site: QueueSite): readonly AnyEndpoint[] {
-  return [retrying(site), deleting(site), bouncing(site), holding(site), releasing(site), choosing(site)];
+export function mutationEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
+  return [retrying(deps), deleting(deps), bouncing(deps), holding(deps), releasing(deps), choosing(deps)];
 }
 
 const common = {
@@ -73,7 +73,7 @@ const common = {
 const back = z.string().max(6000).optional().describe('Where a form goes back to: a path of the queue.');
 const fields = { ...selectionFields, back };
 
-const retrying = (site: QueueSite) =>
+const retrying = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/retry',
@@ -84,19 +84,19 @@ const retrying = (site: QueueSite) =>
       schema: z.strictObject({ ...fields, at: moment.describe('ISO 8601; now if absent.') }),
     },
     handle: ({ body: { at, ...selection }, request }) =>
-      change(site, { operation: 'retry', ...(at !== undefined && { at }) }, selection, request),
+      change(deps, { operation: 'retry', ...(at !== undefined && { at }) }, selection, request),
   });
 
-const deleting = (site: QueueSite) =>
+const deleting = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/delete',
     summary: 'Delete entries; nobody is told',
     body: { kind: 'fields', limit, schema: z.strictObject(fields) },
-    handle: ({ body, request }) => change(site, { operation: 'delete' }, body, request),
+    handle: ({ body, request }) => change(deps, { operation: 'delete' }, body, request),
   });
 
-const bouncing = (site: QueueSite) =>
+const bouncing = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/bounce',
@@ -118,7 +118,7 @@ const bouncing = (site: QueueSite) =>
     },
     handle: ({ body: { reason: why, status, ...selection }, request }) =>
       change(
-        site,
+        deps,
         {
           operation: 'bounce',
           ...(why !== undefined && why !== '' && { reason: why }),
@@ -129,7 +129,7 @@ const bouncing = (site: QueueSite) =>
       ),
   });
 
-const holding = (site: QueueSite) =>
+const holding = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/hold',
@@ -141,7 +141,7 @@ const holding = (site: QueueSite) =>
     },
     handle: ({ body: { reason: why, until, ...selection }, request }) =>
       change(
-        site,
+        deps,
         {
           operation: 'hold',
           ...(why !== undefined && why !== '' && { reason: why }),
@@ -152,24 +152,24 @@ const holding = (site: QueueSite) =>
       ),
   });
 
-const releasing = (site: QueueSite) =>
+const releasing = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/release',
     summary: 'Let held entries go on',
     body: { kind: 'fields', limit, schema: z.strictObject(fields) },
-    handle: ({ body, request }) => change(site, { operation: 'release' }, body, request),
+    handle: ({ body, request }) => change(deps, { operation: 'release' }, body, request),
   });
 
 /** Browsers such as w3m ignore `formaction`: the name and value of the button identify the operation. */
-const choosing = (site: QueueSite) =>
+const choosing = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/selection',
     summary: 'The form of the list: what its button says, for the chosen entries',
     body: { kind: 'fields', limit, schema: z.strictObject({ ...fields, operation: MutationAnswer.shape.operation }) },
     handle: ({ body: { operation, ...selection }, request }) =>
-      change(site, { operation }, request.representation === 'html' ? chosenOnPage(selection) : selection, request),
+      change(deps, { operation }, request.representation === 'html' ? chosenOnPage(selection) : selection, request),
   });
 
 /** "All on this list" on a page overrides individual ticks. */
@@ -187,12 +187,12 @@ interface Given extends Selection {
 }
 
 async function change(
-  site: QueueSite,
+  deps: QueueDeps,
   mutation: Mutation,
   { dryRun, back: way, ...selection }: Given,
   request: EndpointRequest,
 ): Promise<Response<Answer>> {
-  const { queue, clock } = site;
+  const { queue, clock } = deps;
   const { ifMatch } = request;
   const isExpected = ifMatch === undefined ? undefined : (version: string) => namesTag(ifMatch, version);
   const chosen = await chosenBy(selection, queue, isExpected);
@@ -216,9 +216,9 @@ async function change(
       back: location,
     });
   const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
-  if (isTriedNow) site.forgetFailures(await destinationsOf(chosen, queue));
+  if (isTriedNow) deps.forgetFailures(await destinationsOf(chosen, queue));
   const result = await queue.mutate(chosen.selector, mutation, clock.now());
-  if (mutation.operation === 'bounce') site.tellSenders();
+  if (mutation.operation === 'bounce') deps.tellSenders();
   return respond({
     status: 200,
     model: {

@@ -10,7 +10,7 @@ import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import { requestOfMessage } from '../case/sending.js';
 import { isoTime } from './entry-answer.js';
-import { group, type QueueSite, type SendingSite } from './queue-site.js';
+import { group, type QueueDeps, type SendingDeps } from './client-deps.js';
 
 const maxListed = 1000;
 const listPath = '/client/queue/quarantine';
@@ -33,14 +33,14 @@ const Item = z.object({
   at: z.string(),
 });
 
-type Site = QueueSite & Pick<SendingSite, 'intake' | 'uploads' | 'routes' | 'queueSize'>;
+type Deps = QueueDeps & Pick<SendingDeps, 'intake' | 'uploads' | 'routes' | 'queueSize'>;
 
 /** Quarantined messages can be viewed, requeued and removed. */
-export function quarantineEndpoints(site: Site): readonly AnyEndpoint[] {
-  return [listing(site), recovering(site), reading(site), downloading(site), queueing(site), discarding(site)];
+export function quarantineEndpoints(deps: Deps): readonly AnyEndpoint[] {
+  return [listing(deps), recovering(deps), reading(deps), downloading(deps), queueing(deps), discarding(deps)];
 }
 
-const listing = ({ queue }: Site) =>
+const listing = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'GET',
     path: listPath,
@@ -65,7 +65,7 @@ const listing = ({ queue }: Site) =>
 
 const flag = z.union([z.boolean(), z.enum(['true', 'false']).transform((text) => text === 'true')]);
 
-const recovering = ({ queue }: Site) =>
+const recovering = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/queue/recover',
@@ -105,7 +105,7 @@ const recovering = ({ queue }: Site) =>
     },
   });
 
-const reading = ({ queue, routes }: Site) =>
+const reading = ({ queue, routes }: Deps) =>
   defineEndpoint({
     method: 'GET',
     path,
@@ -133,7 +133,7 @@ const reading = ({ queue, routes }: Site) =>
     },
   });
 
-const downloading = ({ queue }: Site) =>
+const downloading = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'GET',
     path: `${path}/content`,
@@ -157,7 +157,7 @@ const recipients = z
   .union([z.string().max(100_000), z.array(z.string().max(1024)).max(1000)])
   .transform((given) => [given].flat().flatMap((text) => text.split(/[\s,]+/).filter((part) => part !== '')));
 
-const queueing = (site: Site) =>
+const queueing = (deps: Deps) =>
   defineEndpoint({
     method: 'POST',
     path: `${path}/queue`,
@@ -178,7 +178,7 @@ const queueing = (site: Site) =>
     cache: 'no-store',
     idempotent: true,
     async handle({ params: { name }, body: { mail, rcpt, route }, request }) {
-      const { queue, intake, uploads } = site;
+      const { queue, intake, uploads } = deps;
       await quarantinedOf(name, queue);
       const sender = mail ?? (await readQuarantined(await queue.openQuarantined(name)))?.sender;
       if (sender === undefined) throw problem('invalid', 'It says nothing of its sender: give mail, <> for none.');
@@ -191,7 +191,7 @@ const queueing = (site: Site) =>
         const [uid] = uids;
         return respond<object>({
           status: 202,
-          model: { uids, queueSize: site.queueSize() },
+          model: { uids, queueSize: deps.queueSize() },
           location: uid === undefined ? listPath : `/client/queue/${uid}`,
           notice: uid === undefined ? 'Delivered to mailboxes of this server.' : 'It is in the queue again.',
           audit: { action: 'quarantine.queue', selector: { name, uids, rcpt } },
@@ -202,7 +202,7 @@ const queueing = (site: Site) =>
     },
   });
 
-const discarding = ({ queue }: Site) =>
+const discarding = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'DELETE',
     path,
@@ -233,7 +233,7 @@ const discarding = ({ queue }: Site) =>
     },
   });
 
-async function quarantinedOf(name: string, queue: Site['queue']): Promise<Quarantined> {
+async function quarantinedOf(name: string, queue: Deps['queue']): Promise<Quarantined> {
   const found = (await queue.quarantined()).find((one) => one.name === name);
   if (found === undefined) throw problem('not-found', 'There is no such thing in the quarantine of the queue.');
   return found;

@@ -14,14 +14,14 @@ import {
 } from './entry-answer.js';
 import { headerOf } from '../delivery/outgoing-message.js';
 import { entryPage, filterOf, listPage, ListQuery, statisticsPage, UidParams } from './queue-page.js';
-import { group, type QueueSite } from './queue-site.js';
+import { group, type QueueDeps } from './client-deps.js';
 
 /** Read-only endpoints of the queue. */
-export function queueEndpoints(site: QueueSite): readonly AnyEndpoint[] {
-  return [listing(site), statistics(site), oneEntry(site), message(site)];
+export function queueEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
+  return [listing(deps), statistics(deps), oneEntry(deps), message(deps)];
 }
 
-const listing = ({ queue, clock, controls, sites }: QueueSite) =>
+const listing = ({ queue, clock, controls, sites }: QueueDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/list',
@@ -72,7 +72,7 @@ const listing = ({ queue, clock, controls, sites }: QueueSite) =>
     },
   });
 
-const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
+const statistics = ({ queue, clock, controls, sites }: QueueDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/statistics',
@@ -91,7 +91,7 @@ const statistics = ({ queue, clock, controls, sites }: QueueSite) =>
     },
   });
 
-const oneEntry = ({ queue, quarantineNote }: QueueSite) =>
+const oneEntry = ({ queue, quarantineNote }: QueueDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/{uid}',
@@ -112,7 +112,7 @@ const oneEntry = ({ queue, quarantineNote }: QueueSite) =>
     },
   });
 
-const message = ({ queue, quarantineNote }: QueueSite) =>
+const message = ({ queue, quarantineNote }: QueueDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/{uid}/message',
@@ -137,8 +137,8 @@ const message = ({ queue, quarantineNote }: QueueSite) =>
 
 async function entryOf(
   uid: string,
-  queue: QueueSite['queue'],
-  quarantineNote: QueueSite['quarantineNote'],
+  queue: QueueDeps['queue'],
+  quarantineNote: QueueDeps['quarantineNote'],
 ): Promise<Entry> {
   const entry = await queue.find(uid);
   if (entry === undefined)

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
-import { group, type RepliesSite } from './queue-site.js';
+import { group, type RepliesDeps } from './client-deps.js';
 import type { ReplyClassification } from '../delivery/reply-classification.js';
 
 const written = /^\s*(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})(?=\s|$))?[ -]?(.*)$/s;
@@ -15,7 +15,7 @@ const Explanation = z.object({
 });
 
 /** How the relay interprets a reply, to try rules in advance. */
-export function replyEndpoints({ replies }: RepliesSite): readonly AnyEndpoint[] {
+export function replyEndpoints({ replies }: RepliesDeps): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',

@@ -1,5 +1,5 @@
 import type { AnyEndpoint } from '../../../core/http/endpoint.js';
-import type { ClientSite } from './queue-site.js';
+import type { ClientDeps } from './client-deps.js';
 import { destinationEndpoints } from './destinations.js';
 import { mutationEndpoints } from './mutations.js';
 import { quarantineEndpoints } from './quarantine.js';
@@ -8,13 +8,13 @@ import { replyEndpoints } from './replies.js';
 import { sendingEndpoints } from './sending.js';
 
 /** Everything below `/client`. */
-export function clientEndpoints(site: ClientSite): readonly AnyEndpoint[] {
+export function clientEndpoints(deps: ClientDeps): readonly AnyEndpoint[] {
   return [
-    ...sendingEndpoints(site),
-    ...quarantineEndpoints(site),
-    ...queueEndpoints(site),
-    ...mutationEndpoints(site),
-    ...destinationEndpoints(site),
-    ...replyEndpoints(site),
+    ...sendingEndpoints(deps),
+    ...quarantineEndpoints(deps),
+    ...queueEndpoints(deps),
+    ...mutationEndpoints(deps),
+    ...destinationEndpoints(deps),
+    ...replyEndpoints(deps),
   ];
 }

@@ -11,7 +11,7 @@ import type { SessionResult } from '../case/case-run.js';
 import { at, CaseDefinition, readReversePath, wrongPlaces } from '../case/definition.js';
 import { type RawMessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';
 import type { KeptUpload } from '../case/upload-shelf.js';
-import { group, type SendingSite } from './queue-site.js';
+import { group, type SendingDeps } from './client-deps.js';
 
 const maxCaseBytes = 1024 * 1024;
 const messageTypes = ['message/rfc822', 'application/octet-stream'];
@@ -39,11 +39,11 @@ const RawQuery = z.object({
 });
 type RawQuery = z.output<typeof RawQuery>;
 
-export function sendingEndpoints(site: SendingSite): readonly AnyEndpoint[] {
-  return [form(site), send(site), queue(site)];
+export function sendingEndpoints(deps: SendingDeps): readonly AnyEndpoint[] {
+  return [form(deps), send(deps), queue(deps)];
 }
 
-const form = ({ routes }: SendingSite) =>
+const form = ({ routes }: SendingDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/send',
@@ -58,7 +58,7 @@ const form = ({ routes }: SendingSite) =>
       request.representation === 'html' ? sendPage(routes(), mode) : { routes: routes(), example: exampleCase },
   });
 
-const send = (site: SendingSite) =>
+const send = (deps: SendingDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/send',
@@ -73,15 +73,15 @@ const send = (site: SendingSite) =>
     cache: 'no-store',
     idempotent: true,
     handle: ({ body, query, request }) =>
-      withRequest(site, { body, query, request }, async (outgoing) => {
-        const result = await site.sending.send(outgoing, request.signal);
+      withRequest(deps, { body, query, request }, async (outgoing) => {
+        const result = await deps.sending.send(outgoing, request.signal);
         const audit = { action: 'client.send', selector: { uid: result.uid, outcome: result.outcome } };
         const model = request.representation === 'html' ? resultPage(result) : sessionAnswer(result);
         return respond<object>({ status: 200, model, audit });
       }),
   });
 
-const queue = (site: SendingSite) =>
+const queue = (deps: SendingDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/queue',
@@ -100,14 +100,14 @@ const queue = (site: SendingSite) =>
     cache: 'no-store',
     idempotent: true,
     handle: ({ body, query, request }) =>
-      withRequest(site, { body, query, request }, async (outgoing) => {
-        const uids = await site.intake.queue(outgoing, { address: request.remoteAddress, once: request.once });
+      withRequest(deps, { body, query, request }, async (outgoing) => {
+        const uids = await deps.intake.queue(outgoing, { address: request.remoteAddress, once: request.once });
         const [uid = null] = uids;
         const status = uid === null ? 'DELIVERED' : 'QUEUED';
         return respond<object>({
           status: 202,
           location: uid !== null && uids.length === 1 ? `/client/queue/${uid}` : '/client/queue/list',
-          model: { status, uid, uids, queueSize: site.queueSize() },
+          model: { status, uid, uids, queueSize: deps.queueSize() },
           notice:
             uid === null ? 'Delivered to mailboxes of this server.' : `${pluralize(uids.length, 'message')} queued.`,
           audit: { action: 'client.queue', selector: { uid }, counts: { queued: uids.length } },
@@ -123,19 +123,19 @@ interface Given {
 
 /** Reads the request in any form and releases the upload after the work. */
 async function withRequest<T>(
-  site: SendingSite,
+  deps: SendingDeps,
   given: Given,
   work: (outgoing: OutgoingRequest) => Promise<T>,
 ): Promise<T> {
   const { body, query, request } = given;
-  const caseContext = site.caseContext();
+  const caseContext = deps.caseContext();
   if (body !== undefined) return work(requestOfCase(body, caseContext));
   const type = request.contentType ?? '';
   if (type.startsWith('application/json5')) return work(requestOfCase(await caseOf(request), caseContext));
   const written = fieldOf(request, 'case');
   if (written !== undefined && written.trim() !== '' && !request.files.some(({ size }) => size > 0))
     return work(inField('case', request, () => requestOfCase(parseCase(written), caseContext)));
-  const upload = await uploadOf(site, request);
+  const upload = await uploadOf(deps, request);
   try {
     return await work(requestOfMessage(messageQuery(query, request), upload));
   } finally {
@@ -184,7 +184,7 @@ function parseJson5(text: string): { readonly value: unknown; readonly repeated:
   }
 }
 
-async function uploadOf({ uploads }: SendingSite, request: EndpointRequest): Promise<KeptUpload> {
+async function uploadOf({ uploads }: SendingDeps, request: EndpointRequest): Promise<KeptUpload> {
   const files = request.files.filter(({ size }) => size > 0);
   const [file, ...others] = files;
   if (others.length > 0) throw problem('invalid', 'Send one message at a time.');

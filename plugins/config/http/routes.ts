@@ -36,7 +36,7 @@ const Answer = z.object({
   files: z.array(z.object({ path: z.string(), text: z.string().describe('As it was read, secrets masked.') })),
 });
 
-export interface ConfigParts {
+export interface ConfigDeps {
   readonly configuration: Configuration;
   readonly reloading: Reloading;
   readonly sync: Sync;
@@ -48,7 +48,7 @@ interface Model extends Viewer {
   readonly sync: SyncSummary;
 }
 
-export function configEndpoints({ configuration, reloading, sync, settings }: ConfigParts): readonly AnyEndpoint[] {
+export function configEndpoints({ configuration, reloading, sync, settings }: ConfigDeps): readonly AnyEndpoint[] {
   return [
     reloadEndpoint(reloading),
     defineEndpoint({

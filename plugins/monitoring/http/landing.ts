@@ -44,7 +44,7 @@ export interface Landing extends ActivityFigures {
   readonly groups: readonly LandingGroup[];
 }
 
-export interface LandingParts {
+export interface LandingDeps {
   readonly catalogue: Catalogue;
   readonly configuration: Configuration;
   readonly health: HealthOverview;
@@ -54,8 +54,8 @@ export interface LandingParts {
 }
 
 /** @param q words that must all occur in method, path, purpose, group or access of an endpoint */
-export function landing(parts: LandingParts, q: string): Landing {
-  const { catalogue, configuration, health, activity, disk, queue } = parts;
+export function landing(deps: LandingDeps, q: string): Landing {
+  const { catalogue, configuration, health, activity, disk, queue } = deps;
   const { status, uptime, components } = fullHealth(health);
   const all = catalogue.endpoints().filter(({ hidden }) => !hidden);
   const shown = all.filter((endpoint) => matches(endpoint, q));

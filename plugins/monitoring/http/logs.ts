@@ -62,21 +62,21 @@ interface Found {
   readonly words: readonly string[];
 }
 
-export interface LogParts {
+export interface LogDeps {
   readonly search: LogSearch;
   readonly tail: LogTail;
   readonly clock: Clock;
 }
 
-export function logEndpoints(parts: LogParts): readonly AnyEndpoint[] {
-  return [logsEndpoint(parts), streamEndpoint(parts)];
+export function logEndpoints(deps: LogDeps): readonly AnyEndpoint[] {
+  return [logsEndpoint(deps), streamEndpoint(deps)];
 }
 
 function filterOf({ query, q, level }: z.output<typeof Filters>): LogFilter {
   return { words: wordsOf(q ?? query ?? ''), level, since: undefined, until: undefined };
 }
 
-async function find({ search, clock }: LogParts, query: LogsQuery, request: EndpointRequest): Promise<Found> {
+async function find({ search, clock }: LogDeps, query: LogsQuery, request: EndpointRequest): Promise<Found> {
   const filter = filterOf(query);
   if (query.at !== undefined) {
     const place = placeOf('at', query.at);
@@ -125,7 +125,7 @@ const texts = {
   },
 } as const;
 
-function logsEndpoint(parts: LogParts): AnyEndpoint {
+function logsEndpoint(deps: LogDeps): AnyEndpoint {
   /** Fields of the page, which are not in the JSON. */
   const found = new WeakMap<Logs, Found>();
   return defineEndpoint({
@@ -142,7 +142,7 @@ function logsEndpoint(parts: LogParts): AnyEndpoint {
     cache: 'no-store',
     page: (model: Logs, { query }) => pageOf(model, found.get(model), query),
     handle: async ({ query, request }) => {
-      const result = await find(parts, query, request);
+      const result = await find(deps, query, request);
       const { representation } = request;
       const headers: Record<string, string> =
         result.next === undefined ? {} : { 'X-Next-Cursor': placeName(result.next) };
@@ -191,7 +191,7 @@ function pathWith(path: string, fields: Readonly<Record<string, string | number>
     : `${path}?${new URLSearchParams(Object.fromEntries(given.map(([name, value]) => [name, String(value)]))).toString()}`;
 }
 
-const streamEndpoint = ({ tail }: LogParts): AnyEndpoint =>
+const streamEndpoint = ({ tail }: LogDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/logs/stream',

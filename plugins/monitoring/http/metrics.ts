@@ -41,7 +41,7 @@ const Answer = z.object({
 type History = z.output<typeof Answer>;
 type PeriodName = z.output<typeof Period>;
 
-export interface MetricsParts {
+export interface MetricsDeps {
   readonly metrics: MetricsExposition;
   readonly history: MetricHistory;
   readonly health: HealthOverview;
@@ -49,8 +49,8 @@ export interface MetricsParts {
   readonly graphite: () => GraphiteOptions;
 }
 
-export function metricsEndpoints(parts: MetricsParts): readonly AnyEndpoint[] {
-  return [metricsEndpoint(parts), historyEndpoint(parts), graphiteEndpoint(parts)];
+export function metricsEndpoints(deps: MetricsDeps): readonly AnyEndpoint[] {
+  return [metricsEndpoint(deps), historyEndpoint(deps), graphiteEndpoint(deps)];
 }
 
 function modelOf(history: MetricHistory, period: PeriodName): History {
@@ -74,7 +74,7 @@ function modelOf(history: MetricHistory, period: PeriodName): History {
   };
 }
 
-const metricsEndpoint = ({ metrics, history, health, clock }: MetricsParts): AnyEndpoint =>
+const metricsEndpoint = ({ metrics, history, health, clock }: MetricsDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/metrics',
@@ -151,7 +151,7 @@ function queueStat(last: (id: string) => number): readonly { label: string; valu
   return [{ label: 'Queue', value: formatValue('count', waiting), hint }];
 }
 
-const historyEndpoint = ({ history }: MetricsParts): AnyEndpoint =>
+const historyEndpoint = ({ history }: MetricsDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/metrics/history',
@@ -164,7 +164,7 @@ const historyEndpoint = ({ history }: MetricsParts): AnyEndpoint =>
     handle: ({ query }): History => modelOf(history, query.period),
   });
 
-const graphiteEndpoint = ({ metrics, graphite, clock }: MetricsParts): AnyEndpoint =>
+const graphiteEndpoint = ({ metrics, graphite, clock }: MetricsDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/metrics/graphite',

@@ -18,7 +18,7 @@ import {
   shortHealth,
   type ShortHealth,
 } from '../health.js';
-import { landing, type Landing, type LandingParts } from './landing.js';
+import { landing, type Landing, type LandingDeps } from './landing.js';
 import { favicon } from '../system/own-package.js';
 
 const group = 'Service';
@@ -50,22 +50,22 @@ const Extended = Full.extend({
   ),
 });
 
-export interface MonitoringRouteDeps extends LandingParts {
+export interface MonitoringRouteDeps extends LandingDeps {
   readonly metrics: MetricsExposition;
   readonly finder: Finder;
 }
 
-export function monitoringEndpoints(parts: MonitoringRouteDeps): readonly AnyEndpoint[] {
+export function monitoringEndpoints(deps: MonitoringRouteDeps): readonly AnyEndpoint[] {
   return [
-    landingEndpoint(parts),
-    healthEndpoint(parts),
-    extendedEndpoint(parts),
+    landingEndpoint(deps),
+    healthEndpoint(deps),
+    extendedEndpoint(deps),
     faviconEndpoint(),
-    prometheusEndpoint(parts),
+    prometheusEndpoint(deps),
   ];
 }
 
-const landingEndpoint = (parts: MonitoringRouteDeps): AnyEndpoint =>
+const landingEndpoint = (deps: MonitoringRouteDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/',
@@ -81,9 +81,9 @@ const landingEndpoint = (parts: MonitoringRouteDeps): AnyEndpoint =>
     fallback: 'html',
     handle: async ({ query, request }) => {
       const wanted = query.find.trim();
-      const all = wanted === '' ? [] : await parts.finder.find(wanted);
+      const all = wanted === '' ? [] : await deps.finder.find(wanted);
       const found = all.filter(({ access }) => mayRead(request.account, access));
-      const model: LandingPage = { ...landing(parts, query.q.trim()), find: wanted, found };
+      const model: LandingPage = { ...landing(deps, query.q.trim()), find: wanted, found };
       const [first] = found;
       if (request.representation !== 'html' || first === undefined) return model;
       const straight = first.exact || found.length === 1;

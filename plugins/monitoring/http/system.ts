@@ -20,7 +20,7 @@ const tabs = [
 export const systemTabs = (href: (typeof tabs)[number]['href']): object =>
   tabs.map((tab) => ({ ...tab, current: tab.href === href }));
 
-export interface SystemParts {
+export interface SystemDeps {
   readonly configuration: Pick<Configuration, 'data' | 'file'>;
   readonly environment: Environment;
   /** Further environment variables that may be shown. */
@@ -29,8 +29,8 @@ export interface SystemParts {
   readonly stalls: StallRecorder;
 }
 
-export function systemEndpoints(parts: SystemParts): readonly AnyEndpoint[] {
-  return [propertiesEndpoint(parts), environmentEndpoint(parts), threadsEndpoint(parts)];
+export function systemEndpoints(deps: SystemDeps): readonly AnyEndpoint[] {
+  return [propertiesEndpoint(deps), environmentEndpoint(deps), threadsEndpoint(deps)];
 }
 
 const page = {
@@ -46,7 +46,7 @@ interface Properties {
   readonly sections: readonly PropertySection[];
 }
 
-const propertiesEndpoint = ({ configuration }: SystemParts): AnyEndpoint =>
+const propertiesEndpoint = ({ configuration }: SystemDeps): AnyEndpoint =>
   defineEndpoint({
     ...page,
     path: '/system/props',
@@ -70,7 +70,7 @@ interface Variables {
   readonly items: readonly EnvironmentVariable[];
 }
 
-const environmentEndpoint = ({ environment, shown }: SystemParts): AnyEndpoint =>
+const environmentEndpoint = ({ environment, shown }: SystemDeps): AnyEndpoint =>
   defineEndpoint({
     ...page,
     path: '/system/env',
@@ -94,7 +94,7 @@ interface Threads extends ThreadDump {
   readonly stalls: { readonly aboveMs: number; readonly items: readonly Stall[] };
 }
 
-const threadsEndpoint = ({ threads, stalls }: SystemParts): AnyEndpoint =>
+const threadsEndpoint = ({ threads, stalls }: SystemDeps): AnyEndpoint =>
   defineEndpoint({
     ...page,
     path: '/system/threads',

@@ -12,7 +12,7 @@ import { stages } from '../../../core/pipeline/verdict.js';
 import { chainByStage, explanationPage } from './pipeline-page.js';
 import { PluginAnswer, pluginRows } from './plugin-list.js';
 
-export interface PipelineSite {
+export interface PipelineDeps {
   readonly catalogue: Catalogue;
   readonly explaining: Explaining;
   readonly overview: PluginsOverview;
@@ -110,11 +110,11 @@ const ExplanationAnswer = z.object({
   unasked: z.array(z.object({ stage: Stage, plugin: z.string(), phase: Phase })),
 });
 
-export function pipelineEndpoints(site: PipelineSite): readonly AnyEndpoint[] {
-  return [showing(site), explainingOne(site)];
+export function pipelineEndpoints(deps: PipelineDeps): readonly AnyEndpoint[] {
+  return [showing(deps), explainingOne(deps)];
 }
 
-const showing = ({ catalogue, overview }: PipelineSite) =>
+const showing = ({ catalogue, overview }: PipelineDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/pipeline',
@@ -140,7 +140,7 @@ const withEndpoints = (plugins: readonly PluginState[], catalogue: Catalogue) =>
   return plugins.map((one) => ({ ...one, endpoints: countOf(one) }));
 };
 
-const explainingOne = ({ explaining }: PipelineSite) =>
+const explainingOne = ({ explaining }: PipelineDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/pipeline/explain',

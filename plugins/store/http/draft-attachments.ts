@@ -8,7 +8,7 @@ import * as schema from './draft-query.js';
 import {
   draftGroup,
   draftPath,
-  type DraftSite,
+  type DraftDeps,
   type DraftWork,
   editorAgain,
   expectation,
@@ -19,11 +19,11 @@ import {
 const attachmentsPath = `${draftPath}/attachments`;
 const attachmentPath = `${attachmentsPath}/{attachmentId}`;
 
-export function attachmentEndpoints(site: DraftSite): readonly AnyEndpoint[] {
-  return [addEndpoint(site), readEndpoint(site), removeEndpoint(site)];
+export function attachmentEndpoints(deps: DraftDeps): readonly AnyEndpoint[] {
+  return [addEndpoint(deps), readEndpoint(deps), removeEndpoint(deps)];
 }
 
-function addEndpoint(site: DraftSite): AnyEndpoint {
+function addEndpoint(deps: DraftDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: attachmentsPath,
@@ -36,20 +36,20 @@ function addEndpoint(site: DraftSite): AnyEndpoint {
     params: schema.DraftParams,
     query: schema.AttachmentsQuery,
     body: { kind: 'raw', types: ['*/*'] },
-    again: editorAgain(site),
+    again: editorAgain(deps),
     cache: 'no-store',
     handle: ({ params, query, request }) =>
-      attachFiles(site, { params, body: schema.readEditorFields(request.fields), request }, query.filename),
+      attachFiles(deps, { params, body: schema.readEditorFields(request.fields), request }, query.filename),
   });
 }
 
-export async function attachFiles(site: DraftSite, { params, body, request }: DraftWork, filename: string | undefined) {
-  const { mailbox, draftId } = await draftPlace(site, params);
-  const identity = site.names.describe(mailbox);
+export async function attachFiles(deps: DraftDeps, { params, body, request }: DraftWork, filename: string | undefined) {
+  const { mailbox, draftId } = await draftPlace(deps, params);
+  const identity = deps.names.describe(mailbox);
   const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
   const uploads = uploadsOf(request, filename);
-  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-    const { draft, added } = await site.drafts.attach(mailbox, draftId, uploads, along);
+  return orConflict(deps, { mailbox, identity, draftId, body, request }, async () => {
+    const { draft, added } = await deps.drafts.attach(mailbox, draftId, uploads, along);
     return respond<object>({
       status: 201,
       model: { attachments: added.map(attachmentAnswer) },
@@ -77,7 +77,7 @@ function uploadsOf(request: EndpointRequest, filename: string | undefined): read
   }));
 }
 
-function readEndpoint(site: DraftSite): AnyEndpoint {
+function readEndpoint(deps: DraftDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'GET',
     path: attachmentPath,
@@ -90,8 +90,8 @@ function readEndpoint(site: DraftSite): AnyEndpoint {
     produces: ['bytes'],
     cache: 'no-store',
     async handle({ params }) {
-      const { mailbox, draftId } = await draftPlace(site, params);
-      const { bytes, contentType, filename, id } = await site.drafts.attachment(mailbox, draftId, params.attachmentId);
+      const { mailbox, draftId } = await draftPlace(deps, params);
+      const { bytes, contentType, filename, id } = await deps.drafts.attachment(mailbox, draftId, params.attachmentId);
       return respond<object>({
         etag: `${tagOf(id)}.${params.attachmentId}`,
         bytes: {
@@ -108,7 +108,7 @@ function readEndpoint(site: DraftSite): AnyEndpoint {
   });
 }
 
-function removeEndpoint(site: DraftSite): AnyEndpoint {
+function removeEndpoint(deps: DraftDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'DELETE',
     path: attachmentPath,
@@ -119,9 +119,9 @@ function removeEndpoint(site: DraftSite): AnyEndpoint {
     answer: schema.DraftAnswer.pick({ draftId: true, attachments: true }),
     params: schema.AttachmentParams,
     body: { kind: 'fields', schema: schema.DraftBody },
-    again: editorAgain(site),
+    again: editorAgain(deps),
     cache: 'no-store',
-    handle: (work) => detachFile(site, work),
+    handle: (work) => detachFile(deps, work),
   });
 }
 
@@ -129,12 +129,12 @@ interface AttachmentWork extends DraftWork {
   readonly params: z.output<typeof schema.AttachmentParams>;
 }
 
-export async function detachFile(site: DraftSite, { params, body, request }: AttachmentWork) {
-  const { mailbox, draftId } = await draftPlace(site, params);
-  const identity = site.names.describe(mailbox);
+export async function detachFile(deps: DraftDeps, { params, body, request }: AttachmentWork) {
+  const { mailbox, draftId } = await draftPlace(deps, params);
+  const identity = deps.names.describe(mailbox);
   const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
-  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-    const draft = await site.drafts.detach(mailbox, draftId, params.attachmentId, along);
+  return orConflict(deps, { mailbox, identity, draftId, body, request }, async () => {
+    const draft = await deps.drafts.detach(mailbox, draftId, params.attachmentId, along);
     return respond<object>({
       model: { draftId, attachments: draft.content.attachments.map(attachmentAnswer) },
       location: draftHref(identity, draftId),

@@ -21,10 +21,10 @@ interface DraftPath {
 type Written = RefusedForm<unknown, unknown>['fields'];
 
 /** The editor with the user's input and its errors. */
-export function editorAgain(site: DraftSite) {
+export function editorAgain(deps: DraftDeps) {
   return async ({ params, fields, problem }: RefusedForm<DraftPath, unknown>): Promise<Response> => {
-    const { mailbox, draftId } = await draftPlace(site, params);
-    const page = draftPage(site.names.describe(mailbox), await site.drafts.read(mailbox, draftId));
+    const { mailbox, draftId } = await draftPlace(deps, params);
+    const page = draftPage(deps.names.describe(mailbox), await deps.drafts.read(mailbox, draftId));
     const { detail, errors = [] } = problem.details;
     const known = new Set([...Object.keys(page.fields), 'files'].map((name) => `/${name}`));
     const model = {
@@ -70,7 +70,7 @@ interface Attempt {
 }
 
 /** A user with an outdated version sees both versions; a script gets the 412. */
-export async function orConflict<T>({ drafts }: DraftSite, attempt: Attempt, task: () => Promise<T>) {
+export async function orConflict<T>({ drafts }: DraftDeps, attempt: Attempt, task: () => Promise<T>) {
   try {
     return await task();
   } catch (error) {
@@ -87,7 +87,7 @@ export async function orConflict<T>({ drafts }: DraftSite, attempt: Attempt, tas
 }
 
 /** Dependencies of the draft endpoints. */
-export interface DraftSite {
+export interface DraftDeps {
   readonly drafts: Drafts;
   readonly shelf: DraftStore;
   readonly sending: DraftSending;
@@ -107,7 +107,7 @@ interface DraftPlace {
 }
 
 export async function draftPlace(
-  { names }: DraftSite,
+  { names }: DraftDeps,
   params: { readonly domain: string; readonly user: string; readonly draftId: string },
 ): Promise<DraftPlace> {
   const draftId = parseDraftId(params.draftId);

@@ -7,7 +7,7 @@ import { attachFiles, attachmentEndpoints, detachFile } from './draft-attachment
 import {
   draftGroup,
   draftPath,
-  type DraftSite,
+  type DraftDeps,
   draftsPath,
   type DraftWork,
   editorAgain,
@@ -21,21 +21,21 @@ import { ListQuery, MailboxParams } from './store-query.js';
 import { draftAnswer, draftHref, draftPage, draftsHref, messageHref, placesOf } from './view-model.js';
 
 /** Drafts: list, write, attach, send. */
-export function draftEndpoints(site: DraftSite): readonly AnyEndpoint[] {
+export function draftEndpoints(deps: DraftDeps): readonly AnyEndpoint[] {
   return [
-    ...listEndpoints(site),
-    ...changeEndpoints(site),
-    ...endEndpoints(site),
-    ...attachmentEndpoints(site),
-    formEndpoint(site),
-    answerEndpoint(site),
+    ...listEndpoints(deps),
+    ...changeEndpoints(deps),
+    ...endEndpoints(deps),
+    ...attachmentEndpoints(deps),
+    formEndpoint(deps),
+    answerEndpoint(deps),
   ];
 }
 
 const rawTypes = ['message/rfc822', 'application/octet-stream'];
 
-function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
-  const { names, drafts } = site;
+function listEndpoints(deps: DraftDeps): readonly AnyEndpoint[] {
+  const { names, drafts } = deps;
   return [
     defineEndpoint({
       method: 'GET',
@@ -49,7 +49,7 @@ function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       view: 'drafts.njk',
       async handle({ params, query, request }) {
         const mailbox = await names.parse(params);
-        const page = await listDrafts(site, mailbox, query);
+        const page = await listDrafts(deps, mailbox, query);
         if (request.representation !== 'html') return respond<object>({ model: page });
         const identity = names.describe(mailbox);
         const items = page.items.map((item) => ({ ...item, href: draftHref(identity, item.draftId) }));
@@ -68,7 +68,7 @@ function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       cache: 'no-store',
       view: 'draft.njk',
       async handle({ params, request }) {
-        const { mailbox, draftId } = await draftPlace(site, params);
+        const { mailbox, draftId } = await draftPlace(deps, params);
         const draft = await drafts.read(mailbox, draftId);
         if (request.representation !== 'html') return respond<object>({ model: draftAnswer(draft), etag: draft.tag });
         return respond<object>({ model: draftPage(names.describe(mailbox), draft) });
@@ -77,8 +77,8 @@ function listEndpoints(site: DraftSite): readonly AnyEndpoint[] {
   ];
 }
 
-function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
-  const { names, drafts } = site;
+function changeEndpoints(deps: DraftDeps): readonly AnyEndpoint[] {
+  const { names, drafts } = deps;
   return [
     defineEndpoint({
       method: 'POST',
@@ -110,19 +110,19 @@ function changeEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       answer: schema.DraftAnswer,
       params: schema.DraftParams,
       body: { kind: 'either', schema: schema.DraftBody, types: rawTypes },
-      again: editorAgain(site),
+      again: editorAgain(deps),
       cache: 'no-store',
-      handle: (work) => saveDraft(site, work),
+      handle: (work) => saveDraft(deps, work),
     }),
   ];
 }
 
-async function saveDraft(site: DraftSite, { params, body, request }: DraftWork) {
-  const { names, drafts } = site;
-  const { mailbox, draftId } = await draftPlace(site, params);
+async function saveDraft(deps: DraftDeps, { params, body, request }: DraftWork) {
+  const { names, drafts } = deps;
+  const { mailbox, draftId } = await draftPlace(deps, params);
   const identity = names.describe(mailbox);
   const expected = expectation(request, body?.version);
-  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
+  return orConflict(deps, { mailbox, identity, draftId, body, request }, async () => {
     const draft = await drafts.update(mailbox, draftId, changeOf(body, request), expected);
     return respond<object>({
       model: draftAnswer(draft),
@@ -141,8 +141,8 @@ function changeOf(body: schema.DraftInput | undefined, request: EndpointRequest)
   return { kind: 'fields', fields: schema.fieldsOf(body ?? {}), keepHtml: request.representation === 'html' };
 }
 
-function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
-  const { names, drafts } = site;
+function endEndpoints(deps: DraftDeps): readonly AnyEndpoint[] {
+  const { names, drafts } = deps;
   return [
     defineEndpoint({
       method: 'DELETE',
@@ -154,7 +154,7 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       params: schema.DraftParams,
       confirm: 'Discard this draft, with its attachments? It cannot be brought back.',
       async handle({ params, request }) {
-        const { mailbox, draftId } = await draftPlace(site, params);
+        const { mailbox, draftId } = await draftPlace(deps, params);
         await drafts.remove(mailbox, draftId, expectation(request, undefined));
         return respond<object>({
           model: { draftId },
@@ -175,20 +175,20 @@ function endEndpoints(site: DraftSite): readonly AnyEndpoint[] {
       answer: schema.SentAnswer,
       params: schema.DraftParams,
       body: { kind: 'fields', schema: schema.DraftBody },
-      again: editorAgain(site),
+      again: editorAgain(deps),
       idempotent: true,
       cache: 'no-store',
-      handle: (work) => sendDraft(site, work),
+      handle: (work) => sendDraft(deps, work),
     }),
   ];
 }
 
-async function sendDraft(site: DraftSite, { params, body, request }: DraftWork) {
-  const { mailbox, draftId } = await draftPlace(site, params);
-  const identity = site.names.describe(mailbox);
+async function sendDraft(deps: DraftDeps, { params, body, request }: DraftWork) {
+  const { mailbox, draftId } = await draftPlace(deps, params);
+  const identity = deps.names.describe(mailbox);
   const along = { fields: schema.fieldsAlong(body), expected: expectation(request, body?.version) };
-  return orConflict(site, { mailbox, identity, draftId, body, request }, async () => {
-    const { sentId, uid } = await site.sending.send(mailbox, draftId, along, request.remoteAddress);
+  return orConflict(deps, { mailbox, identity, draftId, body, request }, async () => {
+    const { sentId, uid } = await deps.sending.send(mailbox, draftId, along, request.remoteAddress);
     const location = uid === null ? messageHref(identity, 'Sent', sentId) : `/client/queue/${encodeURIComponent(uid)}`;
     return respond<object>({
       status: 202,
@@ -216,7 +216,7 @@ function formFields({ fields, files }: EndpointRequest): Readonly<Record<string,
 }
 
 /** Browsers such as w3m ignore `formaction`: the name and value of the button identify the action. */
-function formEndpoint(site: DraftSite): AnyEndpoint {
+function formEndpoint(deps: DraftDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: draftPath,
@@ -227,15 +227,15 @@ function formEndpoint(site: DraftSite): AnyEndpoint {
     access: 'operate',
     params: schema.DraftParams,
     body: { kind: 'either', schema: FormBody, types: ['multipart/form-data'] },
-    again: editorAgain(site),
+    again: editorAgain(deps),
     cache: 'no-store',
     async handle({ params, body, request }) {
       const { operation, ...fields } = body ?? schema.readDraftFields(FormBody, formFields(request));
       const work = { params, body: fields, request };
       const attachmentId = operations.exec(operation)?.[1];
-      if (attachmentId !== undefined) return detachFile(site, { ...work, params: { ...params, attachmentId } });
-      if (operation === 'send') return sendDraft(site, work);
-      return operation === 'attach' ? attachFiles(site, work, undefined) : saveDraft(site, work);
+      if (attachmentId !== undefined) return detachFile(deps, { ...work, params: { ...params, attachmentId } });
+      if (operation === 'send') return sendDraft(deps, work);
+      return operation === 'attach' ? attachFiles(deps, work, undefined) : saveDraft(deps, work);
     },
   });
 }

@@ -8,18 +8,18 @@ import type { FolderName } from '../folders/folder-name.js';
 import { expectCount, FolderField, preview, previewAnswer, sampleSize } from './selection.js';
 import { domainHref, folderHref, mailboxHref } from './view-model.js';
 import * as schema from './store-query.js';
-import { group, mailboxPath, type StoreSite } from './store-query.js';
+import { group, mailboxPath, type StoreDeps } from './store-query.js';
 
 const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');
 const expect = z.int().min(0).optional().describe('How many it must be; another number is 409.');
 
 /** Mark all as read, empty, clean up; remove mailboxes. */
-export function emptyingEndpoints(site: StoreSite): readonly AnyEndpoint[] {
-  return [markingAll(site), deletingAll(site), cleaning(site), removing(site)];
+export function emptyingEndpoints(deps: StoreDeps): readonly AnyEndpoint[] {
+  return [markingAll(deps), deletingAll(deps), cleaning(deps), removing(deps)];
 }
 
-function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
+function markingAll({ reader, editor, names }: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/mark-all-read`,
@@ -47,8 +47,8 @@ function markingAll({ reader, editor, names }: StoreSite): AnyEndpoint {
   });
 }
 
-function deletingAll(site: StoreSite): AnyEndpoint {
-  const { reader, names } = site;
+function deletingAll(deps: StoreDeps): AnyEndpoint {
+  const { reader, names } = deps;
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/delete-all`,
@@ -63,7 +63,7 @@ function deletingAll(site: StoreSite): AnyEndpoint {
       const { folder } = body;
       const { ids, unread } = await reader.matching(mailbox, folder, {});
       expectCount(ids.length, body.expect);
-      if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'deleted') });
+      if (body.dryRun === true) return respond({ model: await dryDelete(deps, mailbox, folder, ids, 'deleted') });
       if (!request.confirmed) {
         return ask(request, {
           question: `Delete all ${pluralize(ids.length, 'message')} of ${folder.name} for good? ${pluralize(unread, 'message')} of them nobody has read.`,
@@ -72,13 +72,13 @@ function deletingAll(site: StoreSite): AnyEndpoint {
           back: folderHref(names.describe(mailbox), folder.name),
         });
       }
-      return removeForGood(site, mailbox, folder, ids, { action: 'messages.delete-all', count: 'deleted' });
+      return removeForGood(deps, mailbox, folder, ids, { action: 'messages.delete-all', count: 'deleted' });
     },
   });
 }
 
-function cleaning(site: StoreSite): AnyEndpoint {
-  const { reader, names, clock } = site;
+function cleaning(deps: StoreDeps): AnyEndpoint {
+  const { reader, names, clock } = deps;
   const months = z.int().min(1).max(1200).default(3).describe('Messages that came longer ago are deleted for good.');
   return defineEndpoint({
     method: 'POST',
@@ -95,7 +95,7 @@ function cleaning(site: StoreSite): AnyEndpoint {
       const before = monthsBefore(clock.now(), body.months);
       const { ids } = await reader.matching(mailbox, folder, { before });
       expectCount(ids.length, body.expect);
-      if (body.dryRun === true) return respond({ model: await dryDelete(site, mailbox, folder, ids, 'affected') });
+      if (body.dryRun === true) return respond({ model: await dryDelete(deps, mailbox, folder, ids, 'affected') });
       if (!request.confirmed) {
         const day = new Date(before).toISOString().slice(0, 10);
         return ask(request, {
@@ -105,13 +105,13 @@ function cleaning(site: StoreSite): AnyEndpoint {
           back: folderHref(names.describe(mailbox), folder.name),
         });
       }
-      return removeForGood(site, mailbox, folder, ids, { action: 'messages.cleanup', count: 'affected' });
+      return removeForGood(deps, mailbox, folder, ids, { action: 'messages.cleanup', count: 'affected' });
     },
   });
 }
 
 async function dryDelete(
-  { reader }: StoreSite,
+  { reader }: StoreDeps,
   mailbox: MailboxName,
   folder: FolderName,
   ids: readonly string[],
@@ -122,7 +122,7 @@ async function dryDelete(
 }
 
 async function removeForGood(
-  { editor, names }: StoreSite,
+  { editor, names }: StoreDeps,
   mailbox: MailboxName,
   folder: FolderName,
   ids: readonly string[],
@@ -149,7 +149,7 @@ export function monthsBefore(time: number, months: number): number {
   return date.getTime();
 }
 
-function removing({ reader, editor, names }: StoreSite): AnyEndpoint {
+function removing({ reader, editor, names }: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'DELETE',
     path: mailboxPath,

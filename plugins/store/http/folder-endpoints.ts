@@ -12,7 +12,7 @@ import { folderHref, mailboxHref } from './view-model.js';
 import { FolderField } from './selection.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreSite } from './store-query.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreDeps } from './store-query.js';
 
 const Level = z.string().max(250).describe('One level, without a dot.');
 const Parent = FolderField.nullable().optional().describe('Folder above; null, INBOX or absent: the first level.');
@@ -21,12 +21,12 @@ const destinationField = '/destinationParent';
 const access = 'operate';
 
 /** Create, rename, copy, move and remove folders. */
-export function folderChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
-  return [creation(site), renaming(site), copying(site), moving(site), removal(site)];
+export function folderChangeEndpoints(deps: StoreDeps): readonly AnyEndpoint[] {
+  return [creation(deps), renaming(deps), copying(deps), moving(deps), removal(deps)];
 }
 
-function creation(site: StoreSite): AnyEndpoint {
-  const { editor, names } = site;
+function creation(deps: StoreDeps): AnyEndpoint {
+  const { editor, names } = deps;
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/folders`,
@@ -41,14 +41,14 @@ function creation(site: StoreSite): AnyEndpoint {
       const mailbox = await names.parse(params);
       const parent = body.parent ?? null;
       const name = folderBelow(parent, body.name);
-      await editor.folders.create(mailbox, name, isThere(site, mailbox, parent, '/parent'));
-      return described(site, mailbox, name, { status: 201, action: 'folder.create', notice: `${name.name} was made.` });
+      await editor.folders.create(mailbox, name, isThere(deps, mailbox, parent, '/parent'));
+      return described(deps, mailbox, name, { status: 201, action: 'folder.create', notice: `${name.name} was made.` });
     },
   });
 }
 
-function renaming(site: StoreSite): AnyEndpoint {
-  const { editor, names } = site;
+function renaming(deps: StoreDeps): AnyEndpoint {
+  const { editor, names } = deps;
   return defineEndpoint({
     method: 'PATCH',
     path: folderPath,
@@ -64,8 +64,8 @@ function renaming(site: StoreSite): AnyEndpoint {
       const folder = folderOf(params);
       const above = parentOf(folder);
       const name = folderBelow(above === null ? null : parseFolderName(above), body.name);
-      await editor.folders.rename(mailbox, folder, name, asRead(site, mailbox, folder, request));
-      return described(site, mailbox, name, {
+      await editor.folders.rename(mailbox, folder, name, asRead(deps, mailbox, folder, request));
+      return described(deps, mailbox, name, {
         action: 'folder.rename',
         notice: `${folder.name} is called ${name.name} now.`,
       });
@@ -73,8 +73,8 @@ function renaming(site: StoreSite): AnyEndpoint {
   });
 }
 
-function copying(site: StoreSite): AnyEndpoint {
-  const { editor, names } = site;
+function copying(deps: StoreDeps): AnyEndpoint {
+  const { editor, names } = deps;
   const fields = z.strictObject({ destinationParent: Parent, newName: Level.optional() });
   return defineEndpoint({
     method: 'POST',
@@ -93,8 +93,8 @@ function copying(site: StoreSite): AnyEndpoint {
       const renamed = newName !== undefined && newName !== '';
       const pointer = renamed ? '/newName' : blamed(body);
       const name = folderBelow(destinationParent, renamed ? newName : levelOf(folder), pointer);
-      await editor.folders.copy(mailbox, folder, name, isThere(site, mailbox, destinationParent, destinationField));
-      return described(site, mailbox, name, {
+      await editor.folders.copy(mailbox, folder, name, isThere(deps, mailbox, destinationParent, destinationField));
+      return described(deps, mailbox, name, {
         status: 201,
         action: 'folder.copy',
         notice: `${folder.name} was copied to ${name.name}.`,
@@ -103,8 +103,8 @@ function copying(site: StoreSite): AnyEndpoint {
   });
 }
 
-function moving(site: StoreSite): AnyEndpoint {
-  const { editor, names } = site;
+function moving(deps: StoreDeps): AnyEndpoint {
+  const { editor, names } = deps;
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/move`,
@@ -122,16 +122,16 @@ function moving(site: StoreSite): AnyEndpoint {
       if (parent?.name === folder.name) throw problem('invalid', 'A folder cannot be moved into itself.');
       const name = folderBelow(parent, levelOf(folder), blamed(body));
       await editor.folders.rename(mailbox, folder, name, async () => {
-        await isThere(site, mailbox, parent, destinationField)();
-        await asRead(site, mailbox, folder, request)?.();
+        await isThere(deps, mailbox, parent, destinationField)();
+        await asRead(deps, mailbox, folder, request)?.();
       });
-      return described(site, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
+      return described(deps, mailbox, name, { action: 'folder.move', notice: `${folder.name} is ${name.name} now.` });
     },
   });
 }
 
-function removal(site: StoreSite): AnyEndpoint {
-  const { editor, names, reader } = site;
+function removal(deps: StoreDeps): AnyEndpoint {
+  const { editor, names, reader } = deps;
   const query = z.strictObject({
     recursive: z.boolean().optional().describe('With its messages and the folders below.'),
   });
@@ -158,7 +158,7 @@ function removal(site: StoreSite): AnyEndpoint {
         const question = `Delete the folder ${folder.name}${below}, with ${pluralize(messages, 'message')}, for good?`;
         return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete it', back: home });
       }
-      const condition = asRead(site, mailbox, folder, request);
+      const condition = asRead(deps, mailbox, folder, request);
       const { count, size, folders } = await editor.folders.remove(mailbox, folder, recursive, condition);
       return respond({
         model: { name: folder.name, folders, messages: count, size },
@@ -177,7 +177,7 @@ interface Done {
   readonly notice: string;
 }
 
-async function described({ reader, names }: StoreSite, mailbox: MailboxName, folder: FolderName, done: Done) {
+async function described({ reader, names }: StoreDeps, mailbox: MailboxName, folder: FolderName, done: Done) {
   const { action, status = 200, notice } = done;
   const model = (await reader.folders(mailbox)).find(({ name }) => name === folder.name);
   const location = folderHref(names.describe(mailbox), folder.name);
@@ -194,7 +194,7 @@ function parentFolder(folder: FolderName): FolderName | null {
 }
 
 /** Requires that the folder exists: `invalid` otherwise. */
-function isThere({ reader }: StoreSite, mailbox: MailboxName, parent: FolderName | null, pointer: string): Condition {
+function isThere({ reader }: StoreDeps, mailbox: MailboxName, parent: FolderName | null, pointer: string): Condition {
   return async () => {
     if (parent === null || parent.directory === '') return;
     const all = await reader.mailboxFolders.list(mailbox);
@@ -215,20 +215,20 @@ const waitMs = 60;
  * otherwise.
  */
 function asRead(
-  site: StoreSite,
+  deps: StoreDeps,
   mailbox: MailboxName,
   folder: FolderName,
   { ifMatch }: EndpointRequest,
 ): Condition | undefined {
   if (ifMatch === undefined) return undefined;
   return async () => {
-    const version = await presentVersion(site, mailbox, folder);
+    const version = await presentVersion(deps, mailbox, folder);
     if (version !== undefined && (namesTag(ifMatch, version) || namesListOf(ifMatch, version))) return;
     throw problem('precondition-failed', 'The folder has changed since you read it. Read it again, then repeat.');
   };
 }
 
-async function presentVersion({ reader }: StoreSite, mailbox: MailboxName, folder: FolderName) {
+async function presentVersion({ reader }: StoreDeps, mailbox: MailboxName, folder: FolderName) {
   let version = await reader.version(mailbox, folder);
   // A folder that changed a moment ago has no tag yet.
   for (let attempt = 1; version === undefined && attempt < tries; attempt++) {

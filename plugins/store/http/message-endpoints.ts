@@ -16,24 +16,24 @@ import {
   selectionFields,
 } from './selection.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreSite, writtenFilter } from './store-query.js';
+import { folderOf, folderPath, group, mailboxPath, type StoreDeps, writtenFilter } from './store-query.js';
 import { folderHref } from './view-model.js';
 
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');
 
 /** Move, delete, mark and file messages. */
-export function messageChangeEndpoints(site: StoreSite): readonly AnyEndpoint[] {
+export function messageChangeEndpoints(deps: StoreDeps): readonly AnyEndpoint[] {
   return [
-    moving(site),
-    deleting(site),
-    marking(site, { name: 'read-status', marks: ['read', 'unread'], summary: 'Mark messages read or unread' }),
-    marking(site, { name: 'flag-status', marks: ['flag', 'unflag'], summary: 'Flag messages, or unflag them' }),
-    filing(site),
+    moving(deps),
+    deleting(deps),
+    marking(deps, { name: 'read-status', marks: ['read', 'unread'], summary: 'Mark messages read or unread' }),
+    marking(deps, { name: 'flag-status', marks: ['flag', 'unflag'], summary: 'Flag messages, or unflag them' }),
+    filing(deps),
   ];
 }
 
-function moving({ reader, editor, names }: StoreSite): AnyEndpoint {
+function moving({ reader, editor, names }: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/move`,
@@ -73,7 +73,7 @@ function moving({ reader, editor, names }: StoreSite): AnyEndpoint {
   });
 }
 
-function deleting({ reader, editor, names }: StoreSite): AnyEndpoint {
+function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
   const permanent = z.boolean().optional().describe('For good; else to Trash, unless the folder is Trash or Junk.');
   return defineEndpoint({
     method: 'POST',
@@ -129,7 +129,7 @@ interface Marking {
   readonly summary: string;
 }
 
-function marking({ reader, editor, names }: StoreSite, { name, marks, summary }: Marking): AnyEndpoint {
+function marking({ reader, editor, names }: StoreDeps, { name, marks, summary }: Marking): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/${name}`,
@@ -171,7 +171,7 @@ function marking({ reader, editor, names }: StoreSite, { name, marks, summary }:
 
 const Filed = z.object({ id: z.string(), folder: z.string(), size: z.int() });
 
-function filing({ editor, names }: StoreSite): AnyEndpoint {
+function filing({ editor, names }: StoreDeps): AnyEndpoint {
   const query = z.strictObject({
     unread: z.boolean().optional().describe('As a new message; else as one that was read.'),
   });

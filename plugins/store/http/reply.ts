@@ -22,11 +22,11 @@ import { correspondent, type Correspondent, writeCorrespondent } from '../mime/c
 import { plainText } from '../mime/summary.js';
 import { draftAnswer, draftHref } from './view-model.js';
 import * as schema from './draft-query.js';
-import { draftGroup, type DraftSite } from './draft-page.js';
+import { draftGroup, type DraftDeps } from './draft-page.js';
 import { MessageParams } from './store-query.js';
 
 /** Buttons on a message that begin a draft. */
-export function answerEndpoint({ reader, drafts, names }: DraftSite): AnyEndpoint {
+export function answerEndpoint({ reader, drafts, names }: DraftDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: '/store/{domain}/{user}/folders/{folder}/messages/{messageId}/draft',

@@ -25,8 +25,8 @@ const folderPath = `${mailboxPath}/folders/{folder}`;
 const messagePath = `${folderPath}/messages/{messageId}`;
 
 /** Read-only endpoints of `/store`. None of them marks a message as read. */
-export function storeEndpoints(site: StoreRoutesInput): readonly AnyEndpoint[] {
-  return [...mailboxEndpoints(site), ...folderEndpoints(site), ...messageEndpoints(site), ...contentEndpoints(site)];
+export function storeEndpoints(deps: StoreRoutesInput): readonly AnyEndpoint[] {
+  return [...mailboxEndpoints(deps), ...folderEndpoints(deps), ...messageEndpoints(deps), ...contentEndpoints(deps)];
 }
 
 interface PlaceParams {

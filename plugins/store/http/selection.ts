@@ -12,7 +12,7 @@ import type { MessageSummary } from '../folders/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { Summary } from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, FolderQuery, group, type StoreSite, writtenFilter } from './store-query.js';
+import { folderOf, folderPath, FolderQuery, group, type StoreDeps, writtenFilter } from './store-query.js';
 import { folderHref } from './view-model.js';
 
 export const selectionBytes = 2 * 1024 * 1024;
@@ -188,8 +188,8 @@ interface Work {
 }
 
 /** The form above a list of messages: one form for all actions on the selection. */
-export function selectionEndpoint(site: StoreSite): AnyEndpoint {
-  const { reader, names } = site;
+export function selectionEndpoint(deps: StoreDeps): AnyEndpoint {
+  const { reader, names } = deps;
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/selection`,
@@ -209,7 +209,7 @@ export function selectionEndpoint(site: StoreSite): AnyEndpoint {
       if (body.action === 'delete' && deletesForGood(folder) && !request.confirmed) {
         return askToDelete(request, work, location);
       }
-      const { changed, notFound, notice } = await carryOut(site, work);
+      const { changed, notFound, notice } = await carryOut(deps, work);
       return respond({
         status: 200,
         model: { action: body.action, changed, notFound },
@@ -240,8 +240,8 @@ function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back
   });
 }
 
-async function carryOut(site: StoreSite, { mailbox, folder, ids, body }: Work) {
-  const { messages } = site.editor;
+async function carryOut(deps: StoreDeps, { mailbox, folder, ids, body }: Work) {
+  const { messages } = deps.editor;
   const { action, toFolder } = body;
   if (action === 'move') {
     if (toFolder === undefined || toFolder === '') {

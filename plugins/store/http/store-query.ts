@@ -78,7 +78,7 @@ export const HtmlQuery = z.strictObject({ remote: flag('Pictures from other serv
 export const PartQuery = z.strictObject({ download: flag('Saved instead of shown.') });
 
 /** Dependencies of the endpoints that change mailboxes. */
-export interface StoreSite {
+export interface StoreDeps {
   readonly reader: StoreReader;
   readonly editor: StoreEditor;
   readonly names: MailboxNames;

@@ -5,7 +5,7 @@ import type { UpstreamCounts } from '../upstream-counts.js';
 import type { UpstreamRegistry } from '../upstream-target.js';
 import type { LmtpRoute, LmtpRoutes } from './lmtp-hook.js';
 
-export interface LmtpSite {
+export interface LmtpDeps {
   readonly table: () => LmtpRoutes;
   readonly shelf: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
@@ -38,7 +38,7 @@ const Route = z.object({
 });
 
 /** The routes with their counters and servers. */
-export function lmtpEndpoints(site: LmtpSite): readonly AnyEndpoint[] {
+export function lmtpEndpoints(deps: LmtpDeps): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -49,12 +49,12 @@ export function lmtpEndpoints(site: LmtpSite): readonly AnyEndpoint[] {
       answer: z.object({ routes: z.array(Route) }),
       view: 'lmtp.njk',
       cache: 'no-store',
-      handle: () => ({ routes: site.table().routes.map((route) => routeAnswer(route, site)) }),
+      handle: () => ({ routes: deps.table().routes.map((route) => routeAnswer(route, deps)) }),
     }),
   ];
 }
 
-function routeAnswer({ name, settings }: LmtpRoute, { shelf, counts }: LmtpSite) {
+function routeAnswer({ name, settings }: LmtpRoute, { shelf, counts }: LmtpDeps) {
   const { domains, users, verify, tls, auth } = settings;
   const hosts: readonly HostState[] = shelf.get(name)?.states() ?? [];
   const { matched, accepted, refused, deferred, messages, bytes } = counts.of(name);

@@ -5,7 +5,7 @@ import type { UpstreamCounts } from '../upstream-counts.js';
 import type { UpstreamRegistry } from '../upstream-target.js';
 import type { Candidate, ProxyRule, RuleBook } from './rule.js';
 
-export interface ProxySite {
+export interface ProxyDeps {
   readonly book: () => RuleBook;
   readonly shelf: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
@@ -60,7 +60,7 @@ const Test = z.object({
 });
 
 /** The rules with their counters, and a test of them. */
-export function proxyEndpoints(site: ProxySite): readonly AnyEndpoint[] {
+export function proxyEndpoints(deps: ProxyDeps): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',
@@ -73,8 +73,8 @@ export function proxyEndpoints(site: ProxySite): readonly AnyEndpoint[] {
       view: 'proxy.njk',
       cache: 'no-store',
       handle({ query, request }) {
-        const book = site.book();
-        const rules = book.rules.map((rule) => ruleAnswer(rule, site));
+        const book = deps.book();
+        const rules = book.rules.map((rule) => ruleAnswer(rule, deps));
         const test = query.rcpt === undefined || query.rcpt === '' ? null : book.test(candidateOf(query));
         return request.representation === 'html' ? { rules, test, asked: query } : { rules, test };
       },
@@ -89,7 +89,7 @@ function candidateOf(query: z.output<typeof Query>): Candidate {
 
 const bare = (path: string): string => path.trim().replace(/^<(.*)>$/s, '$1');
 
-function ruleAnswer({ name, settings }: ProxyRule, { shelf, counts }: ProxySite) {
+function ruleAnswer({ name, settings }: ProxyRule, { shelf, counts }: ProxyDeps) {
   const { ip = null, ehlo = null, mail = null, rcpt = null, direction, protocol, tls, recipients, split } = settings;
   const hosts: readonly HostState[] = shelf.get(name)?.states() ?? [];
   const how = { direction, protocol, tls, recipients, split, xclient: settings.xclient };

@@ -17,7 +17,7 @@ import { CredentialsBody, NewUserBody, partsOf, UserAnswer, UserChangeBody } fro
 import type { CountSignIn } from '../users-metrics.js';
 
 /** Dependencies of the read-only endpoints, for users of any source. */
-export interface LookingParts {
+export interface LookingDeps {
   readonly roster: Pick<Roster, 'list'>;
   readonly directory: Pick<Directory, 'source' | 'find'>;
   readonly domains: () => readonly string[];
@@ -27,7 +27,7 @@ export interface LookingParts {
   readonly editable: boolean;
 }
 
-export interface UserRouteDeps extends LookingParts {
+export interface UserRouteDeps extends LookingDeps {
   readonly roster: LocalRoster;
 }
 
@@ -36,15 +36,15 @@ const usersOnAPage = 100;
 const UserParams = z.object({ username: z.string().min(1).max(320) });
 const passwordRule = { shortest: minPasswordCharacters, longest: maxPasswordCharacters };
 
-export function userEndpoints(parts: UserRouteDeps): readonly AnyEndpoint[] {
-  return [...lookingEndpoints(parts), addUser(parts), userPage(parts), changeUser(parts), removeUser(parts)];
+export function userEndpoints(deps: UserRouteDeps): readonly AnyEndpoint[] {
+  return [...lookingEndpoints(deps), addUser(deps), userPage(deps), changeUser(deps), removeUser(deps)];
 }
 
-export function lookingEndpoints(parts: LookingParts): readonly AnyEndpoint[] {
-  return [listUsers(parts), userExists(parts), authenticate(parts)];
+export function lookingEndpoints(deps: LookingDeps): readonly AnyEndpoint[] {
+  return [listUsers(deps), userExists(deps), authenticate(deps)];
 }
 
-const listUsers = ({ roster, directory, domains, editable }: LookingParts) =>
+const listUsers = ({ roster, directory, domains, editable }: LookingDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/users',
@@ -91,7 +91,7 @@ function listAnswer(source: string, { items, total, nextCursor }: UserPage, admi
   return admin ? { ...answer, details: items } : answer;
 }
 
-const userExists = ({ directory }: LookingParts) =>
+const userExists = ({ directory }: LookingDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/users/{username}/exists',
@@ -108,7 +108,7 @@ const userExists = ({ directory }: LookingParts) =>
     }),
   });
 
-const authenticate = ({ directory, signIns, count }: LookingParts) =>
+const authenticate = ({ directory, signIns, count }: LookingDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/users/authenticate',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { RequestOptions } from '../../support/http-client.js';
 import { ReadingFixture } from './reading-fixture.js';
-import { openSite, type StoreSite } from './store-site.js';
+import { openSite, type StoreDeps } from './store-site.js';
 
 const home = '/store/example.org/ann';
 const text = 'Subject: x\r\n\r\n';
@@ -14,10 +14,10 @@ interface Listed {
   readonly total: number;
 }
 
-const idsOf = async ({ operator }: StoreSite, folder: string, query = ''): Promise<readonly string[]> =>
+const idsOf = async ({ operator }: StoreDeps, folder: string, query = ''): Promise<readonly string[]> =>
   ((await operator.json(`${home}/folders/${folder}${query}`)) as Listed).items.map(({ id }) => id);
 
-const statusOf = async ({ operator }: StoreSite, path: string, options: RequestOptions): Promise<number> =>
+const statusOf = async ({ operator }: StoreDeps, path: string, options: RequestOptions): Promise<number> =>
   (await operator.request(`${home}${path}`, options)).status;
 
 const page = { accept: 'text/html', headers: { 'Sec-Fetch-Site': 'same-origin' } };

@@ -19,7 +19,7 @@ import { temporaryFolder } from '../../support/temporary-folder.js';
 import { EditingFixture } from './editing-fixture.js';
 import type { ReadingFixture } from './reading-fixture.js';
 
-export interface StoreSite {
+export interface StoreDeps {
   readonly base: string;
   readonly operator: HttpClient;
   /** May see pages of the service, but no mail. */
@@ -47,7 +47,7 @@ export async function openSite(
   test: Ending,
   fixture: ReadingFixture,
   { signIn = false, ...editing }: SiteOptions = {},
-): Promise<StoreSite> {
+): Promise<StoreDeps> {
   const data = await temporaryFolder(test);
   const settings = HttpOptions.parse({
     port: 0,

@@ -20,7 +20,7 @@ import type { StsPolicies } from '../mta-sts/sts-policies.js';
 export const group = 'Outbound';
 
 /** Dependencies of the queue endpoints. */
-export interface QueueSite {
+export interface QueueDeps {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
   /** Groups destinations with the same servers. */
@@ -41,7 +41,7 @@ export interface QueueSite {
 }
 
 /** Dependencies of the sending endpoints. */
-export interface SendingSite {
+export interface SendingDeps {
   readonly sending: Sending;
   readonly intake: Intake;
   readonly uploads: UploadStore;
@@ -52,25 +52,25 @@ export interface SendingSite {
   readonly queueSize: () => number;
 }
 
-export interface RepliesSite {
+export interface RepliesDeps {
   readonly replies: () => { readonly classification: ReplyClassification; readonly rules: readonly ReplyRule[] };
 }
 
-export type ClientSite = QueueSite & SendingSite & RepliesSite;
+export type ClientDeps = QueueDeps & SendingDeps & RepliesDeps;
 
-interface ClientSiteInput {
+interface ClientOptions {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
   readonly settings: OutboundSettings;
   readonly finder: HopFinder;
-  readonly policies: ClientSite['policies'];
+  readonly policies: ClientDeps['policies'];
   readonly submission: SubmissionService;
   readonly configuration: Configuration;
   readonly clock: Clock;
-  readonly sites: ClientSite['sites'];
-  readonly pace: ClientSite['pace'];
-  readonly forgetFailures: ClientSite['forgetFailures'];
-  readonly tellSenders: ClientSite['tellSenders'];
+  readonly sites: ClientDeps['sites'];
+  readonly pace: ClientDeps['pace'];
+  readonly forgetFailures: ClientDeps['forgetFailures'];
+  readonly tellSenders: ClientDeps['tellSenders'];
   /** Absolute path of the folder for uploads in use. */
   readonly uploads: string;
 }
@@ -79,7 +79,7 @@ interface ClientSiteInput {
 const maxFileBytes = 50 * 1024 * 1024;
 
 /** Builds the dependencies of the endpoints below `/client`. */
-export function clientSite(input: ClientSiteInput): ClientSite {
+export function clientDeps(input: ClientOptions): ClientDeps {
   const { queue, controls, settings, finder, submission, configuration, clock } = input;
   const { hostname, data } = configuration;
   const current = () => settings.current;
