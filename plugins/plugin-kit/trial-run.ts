@@ -1,32 +1,32 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type App, createApp } from '../../core/app.js';
 import { systemClock } from '../../core/clock.js';
-import { builtInCommands } from '../commands.js';
-import type { LoadedConfiguration } from '../../core/config/load.js';
 import { invalidPlacesOf } from '../../core/config/complaint.js';
-import { openAccounts, ownerUsername, type Accounts } from '../../core/http/accounts.js';
-import { openLog } from '../../core/log/log.js';
-import { configure } from '../../core/main.js';
+import type { LoadedConfiguration } from '../../core/config/load.js';
 import type { ExplainQuestion } from '../../core/contracts/explaining.js';
-import type { Plugin } from '../../core/plugin.js';
 import { declarationComplaints, definitionKeys } from '../../core/host/declaration.js';
+import type { SiteModule } from '../../core/host/plugin-set.js';
 import { entryFileOf, siteEntry } from '../../core/host/site-files.js';
 import { loadSitePlugin, loadSitePlugins } from '../../core/host/site-plugins.js';
-import type { SiteModule } from '../../core/host/plugin-set.js';
-import { PipelineExplaining } from '../../core/pipeline/explain.js';
-import { isStartError, startError } from '../../core/problem.js';
-import { HttpCaller, type HttpAnswer } from '../../test/kit/http-caller.js';
 import { locationBelow, rootCauseText } from '../../core/host/uncaught.js';
+import { type Accounts, openAccounts, ownerUsername } from '../../core/http/accounts.js';
+import { openLog } from '../../core/log/log.js';
+import { configure } from '../../core/main.js';
+import { PipelineExplaining } from '../../core/pipeline/explain.js';
+import type { Plugin } from '../../core/plugin.js';
+import { isStartError, startError } from '../../core/problem.js';
+import { type HttpAnswer, HttpCaller } from '../../test/kit/http-caller.js';
+import { builtInCommands } from '../commands.js';
 import {
-  type TrialFinding,
   outlineOfPlugin,
   type PluginOutline,
+  type TrialFinding,
   type TrialReport,
   type TrialRequest,
   type TrialStep,
 } from './trial.js';
-import { syntaxErrorPlace } from './syntax-error.js';
 
 const ownCommands = new Set(builtInCommands.flatMap(({ words }) => words.split(' ').slice(0, 1)));
 
@@ -282,3 +282,13 @@ interface LoggedFault {
 }
 
 const faultOf = (line: string): LoggedFault => JSON.parse(line) as LoggedFault;
+
+/**
+ * Position of a syntax error, as `index.js:12`. The error of `import` does not include it, but the output of a process
+ * that fails with it does; none of the code has run by then.
+ */
+function syntaxErrorPlace(entry: string, folder: string): string | undefined {
+  const kit = new URL('./kit-import.js', import.meta.url).href;
+  const { stderr } = spawnSync(process.execPath, ['--import', kit, entry], { encoding: 'utf8', timeout: 10_000 });
+  return locationBelow(folder, stderr);
+}

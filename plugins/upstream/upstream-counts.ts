@@ -38,9 +38,9 @@ export class UpstreamCounts {
   readonly #label: CountedAs['label'];
   readonly #metrics: ReturnType<typeof metricsOf>;
 
-  constructor(metrics: PluginContext['metrics'], shelf: UpstreamRegistry, as: CountedAs) {
+  constructor(metrics: PluginContext['metrics'], upstreams: UpstreamRegistry, as: CountedAs) {
     this.#label = as.label;
-    this.#metrics = metricsOf(metrics, shelf, as);
+    this.#metrics = metricsOf(metrics, upstreams, as);
   }
 
   of(name: string): UpstreamCount {
@@ -106,7 +106,11 @@ const bindInc =
   (by) =>
     series.inc(by);
 
-function metricsOf(metrics: PluginContext['metrics'], shelf: UpstreamRegistry, { prefix, label, names }: CountedAs) {
+function metricsOf(
+  metrics: PluginContext['metrics'],
+  upstreams: UpstreamRegistry,
+  { prefix, label, names }: CountedAs,
+) {
   metrics.gauge(
     `${prefix}_breaker_state`,
     `Servers of each ${label}: 0 is called, 1 is tried again, 2 is passed over.`,
@@ -114,7 +118,7 @@ function metricsOf(metrics: PluginContext['metrics'], shelf: UpstreamRegistry, {
     (gauge) => {
       gauge.reset();
       for (const name of names()) {
-        for (const { host, port, state } of shelf.get(name)?.states() ?? []) {
+        for (const { host, port, state } of upstreams.get(name)?.states() ?? []) {
           gauge.set({ [label]: name, host: `${host}:${port}` }, states[state]);
         }
       }

@@ -181,17 +181,16 @@ export class UpstreamRegistry {
   }
 }
 
-interface RcptDeps {
-  readonly clock: Clock;
-  /** Called with result and duration. */
-  readonly answered: (answer: 'accepted' | 'refused' | 'deferred', ms: number) => void;
-}
-
-/** Verdict of an `rcptTo` hook for a server's reply: the reply's text, and the hop when it accepts. */
+/**
+ * Verdict of an `rcptTo` hook for a server's reply: the reply's text, and the hop when it accepts.
+ *
+ * @param answered called with result and duration
+ */
 export async function rcptVerdict(
   asked: Promise<Reply | ClientFailure>,
   hop: Hop,
-  { clock, answered }: RcptDeps,
+  clock: Clock,
+  answered: (answer: 'accepted' | 'refused' | 'deferred', ms: number) => void,
 ): Promise<Verdict> {
   const began = clock.monotonic();
   const said = await asked;
@@ -206,8 +205,8 @@ export async function rcptVerdict(
 }
 
 /** Degraded while a server is skipped: its mail waits at the senders, or goes to the next host. */
-export function upstreamHealth(shelf: UpstreamRegistry, word: 'rule' | 'route'): HealthReport {
-  const broken = shelf.broken();
+export function upstreamHealth(upstreams: UpstreamRegistry, word: 'rule' | 'route'): HealthReport {
+  const broken = upstreams.broken();
   if (broken.length === 0) return { status: 'up' };
   const named = broken.slice(0, 5).map(({ upstream, host, port, state, why, retryAfter }) => {
     const then = state === 'open' ? `tried again in ${retryAfter} s` : 'tried again with the next mail';
@@ -218,8 +217,8 @@ export function upstreamHealth(shelf: UpstreamRegistry, word: 'rule' | 'route'):
 }
 
 /** What would happen to a recipient of that rule or route. */
-export function explainUpstream(name: string, shelf: UpstreamRegistry, word: 'rule' | 'route'): readonly string[] {
-  const upstream = shelf.get(name);
+export function explainUpstream(name: string, upstreams: UpstreamRegistry, word: 'rule' | 'route'): readonly string[] {
+  const upstream = upstreams.get(name);
   if (upstream === undefined) return [`There is no ${word} ${name} any more.`];
   const { protocol, tls } = upstream.settings;
   return upstream.states().map(({ host, port, state }, index) => {

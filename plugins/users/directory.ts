@@ -1,16 +1,17 @@
+import { CredentialCache } from '../../core/auth/credential-cache.js';
+import { verifyPassword, verifyUnknownUser } from '../../core/auth/password.js';
 import type { Clock } from '../../core/clock.js';
 import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { Configuration } from '../../core/contracts/server.js';
-import { CredentialCache } from '../../core/auth/credential-cache.js';
 import type { Address } from '../../core/mime/address.js';
-import { verifyUnknownUser, verifyPassword } from '../../core/auth/password.js';
+import { startError } from '../../core/problem.js';
 import type { UsersSettings } from './options.js';
 import type { UserRecords } from './user-records.js';
-import { asMailUser, canonicalUsername, lowerCase, type UserRecord } from './user.js';
+import { asMailUser, canonicalUsername, isUsername, lowerCase, partsOf, type UserRecord } from './user.js';
 
 export type LocalDestination = Pick<Address, 'local' | 'domain'>;
 
-export interface DirectoryInput {
+interface DirectoryInput {
   readonly records: UserRecords;
   readonly settings: UsersSettings;
   readonly configuration: Pick<Configuration, 'domains' | 'hostname'>;
@@ -159,4 +160,31 @@ export function postmasterName({ postmaster }: Pick<UsersSettings, 'postmaster'>
 /** `a%b@c`, `b!a@c` and `"a@b"@c` are source routes of old hosts (RFC 5321 §3.3, RFC 1123 §5.2.16). */
 export function looksRouted(local: string): boolean {
   return /[%!@]/.test(local);
+}
+
+interface PostmasterInput {
+  readonly settings: Pick<UsersSettings, 'postmaster'>;
+  readonly configuration: Pick<Configuration, 'domains'>;
+  readonly clock: Pick<Clock, 'now'>;
+}
+
+/**
+ * Ensures that mail for postmaster has a recipient (RFC 5321 §4.5.1): creates a user without a password if there is
+ * none. This creates `users.json` at the first start.
+ */
+export async function ensurePostmaster(records: UserRecords, input: PostmasterInput): Promise<void> {
+  const { settings, configuration, clock } = input;
+  const username = postmasterName(settings, configuration.domains);
+  if (records.named(username) !== undefined) return;
+  if (!isUsername(username) || !configuration.domains.includes(partsOf(username).domain)) {
+    const domains = configuration.domains.join(', ');
+    throw startError(`plugins.users.postmaster: ${username} must be a mailbox in one of the domains ${domains}.`);
+  }
+  const createdAt = new Date(clock.now()).toISOString();
+  try {
+    await records.add({ username, passwordHash: null, aliases: [], quota: null, disabled: false, createdAt });
+  } catch (error) {
+    // Created concurrently.
+    if (records.named(username) === undefined) throw error;
+  }
 }

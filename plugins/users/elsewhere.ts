@@ -6,7 +6,7 @@ import { AttemptLimiter } from '../../core/auth/rate.js';
 import type { Hook } from '../../core/pipeline/hook.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
 import { defer, next } from '../../core/pipeline/verdict.js';
-import { postmasterName, type LocalDestination } from './directory.js';
+import { type LocalDestination, postmasterName } from './directory.js';
 import {
   type RecipientDirectory,
   recipientHook,
@@ -18,9 +18,8 @@ import {
 import { UsersOptions, type UsersSettings } from './options.js';
 import type { UserDetails } from './roster.js';
 import { lookingEndpoints } from './http/routes.js';
-import { SignIns } from './sign-ins.js';
+import { SignIns, usersMetrics } from './sign-ins.js';
 import { userCommandElsewhere } from './user-command.js';
-import { usersMetrics } from './users-metrics.js';
 import { canonicalUsername, lowerCase, partsOf } from './user.js';
 
 const signInLimitMs = 30_000;

@@ -12,10 +12,8 @@ import { isProblem } from '../../core/problem.js';
 import { secondsText } from '../../core/text/format.js';
 import { type LocalDestination, looksRouted, type UserDirectory } from './directory.js';
 import type { UsersSettings } from './options.js';
-import type { SignedInSessions } from './sessions.js';
-import type { SignIns } from './sign-ins.js';
+import type { CountSignIn, SignedInSessions, SignIns } from './sign-ins.js';
 import { partsOf } from './user.js';
-import type { CountSignIn } from './users-metrics.js';
 
 /** Checks AUTH. A wrong password is passed on: the default verdict is 535 5.7.8. */
 export function signInHook(

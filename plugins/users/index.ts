@@ -4,19 +4,16 @@ import { configuration } from '../../core/contracts/server.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
 import { AttemptLimiter } from '../../core/auth/rate.js';
-import { postmasterName, UserDirectory } from './directory.js';
+import { ensurePostmaster, postmasterName, UserDirectory } from './directory.js';
 import { usersCheck } from './doctor-check.js';
 import { usersElsewhere } from './elsewhere.js';
 import { recipientHook, senderHook, SenderPolicy, signInHook, submittedMessageHook } from './hooks.js';
 import { UsersOptions, type UsersSettings } from './options.js';
-import { ensurePostmaster } from './postmaster.js';
 import { LocalRoster } from './roster.js';
 import { userEndpoints } from './http/routes.js';
-import { lockedOutHook, SignedInSessions } from './sessions.js';
-import { SignIns } from './sign-ins.js';
+import { lockedOutHook, SignedInSessions, SignIns, usersMetrics } from './sign-ins.js';
 import { userCommand } from './user-command.js';
 import { openUserRecords } from './user-records.js';
-import { usersMetrics } from './users-metrics.js';
 
 /** A password check may wait for others for some seconds. */
 const signInLimitMs = 30_000;

@@ -1,5 +1,9 @@
-import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { AttemptLimiter } from '../../core/auth/rate.js';
+import type { Directory, MailUser } from '../../core/contracts/directory.js';
+import type { Hook } from '../../core/pipeline/hook.js';
+import type { SmtpSession } from '../../core/pipeline/transaction.js';
+import { defer, next } from '../../core/pipeline/verdict.js';
+import type { PluginContext } from '../../core/plugin.js';
 import type { UserDirectory } from './directory.js';
 
 export interface SignInAttempt {
@@ -11,7 +15,7 @@ export interface SignInAttempt {
   readonly exempt: boolean;
 }
 
-export type SignIn =
+type SignIn =
   | { readonly outcome: 'accepted'; readonly user: MailUser }
   | { readonly outcome: 'refused' }
   /** Too many failures; `retryAfter` in seconds. */
@@ -70,4 +74,49 @@ export class SignIns {
     if (!exempt) this.#limiter.record(key);
     return { outcome: 'refused' };
   }
+}
+
+/**
+ * SMTP sessions that signed in as users of this plugin, with their credentials. Users of other plugins are not
+ * included.
+ */
+export class SignedInSessions {
+  readonly #directory: Pick<UserDirectory, 'credentialOf'>;
+  readonly #credentials = new WeakMap<
+    SmtpSession,
+    { readonly username: string; readonly credential: string | undefined }
+  >();
+
+  constructor(directory: Pick<UserDirectory, 'credentialOf'>) {
+    this.#directory = directory;
+  }
+
+  begin(session: SmtpSession, username: string): void {
+    this.#credentials.set(session, { username, credential: this.#directory.credentialOf(username) });
+  }
+
+  /** False when the user has been removed or disabled, or has another password. */
+  stillCounts(session: SmtpSession): boolean {
+    const known = this.#credentials.get(session);
+    return known === undefined || known.credential === this.#directory.credentialOf(known.username);
+  }
+}
+
+/** A session whose user was locked out may not send. A message that is already being sent is accepted. */
+export function lockedOutHook(sessions: SignedInSessions): Hook<'mailFrom'> {
+  return ({ transaction }) =>
+    sessions.stillCounts(transaction.session) ? next() : defer(421, '4.7.0', 'Connect and sign in again');
+}
+
+type SignInResult = SignIn['outcome'] | 'unavailable';
+export type CountSignIn = (via: 'smtp' | 'http', result: SignInResult) => void;
+
+/** Counts sign-ins and exports the number of users. */
+export function usersMetrics(metrics: PluginContext['metrics'], users: () => number): CountSignIn {
+  const signIns = metrics.counter('authentications_total', 'Sign-ins of mail users, by protocol and result', [
+    'via',
+    'result',
+  ]);
+  metrics.gauge('users', 'Mail users, those that are disabled included', [], (gauge) => gauge.set(users()));
+  return (via, result) => signIns.inc({ via, result });
 }

@@ -21,17 +21,17 @@ export const lmtp = definePlugin({
   needs: { configuration },
   uses: { directory },
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, directory }) {
-    const shelf = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
+    const upstreams = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
     let table = new LmtpRoutes({ routes: [] });
     const use = (settings: LmtpSettings): void => {
       if (directory === undefined) refuseDirectory(settings);
       table = new LmtpRoutes(settings);
-      shelf.use(new Map(table.routes.map(({ name, settings: route }) => [name, serversOf(route)])));
+      upstreams.use(new Map(table.routes.map(({ name, settings: route }) => [name, serversOf(route)])));
     };
     use(options);
-    onClose(() => shelf.close());
-    const counts = new UpstreamCounts(metrics, shelf, {
+    onClose(() => upstreams.close());
+    const counts = new UpstreamCounts(metrics, upstreams, {
       prefix: 'lmtp',
       label: 'route',
       names: () => table.routes.map(({ name }) => name),
@@ -40,23 +40,23 @@ export const lmtp = definePlugin({
     smtp.on(
       'rcptTo',
       { order: 'route', before: ['client-queue', 'users'], timeLimitMs: maxAnswerMs },
-      lmtpHook({ table: () => table, directory, shelf, live, counts, clock }),
+      lmtpHook({ table: () => table, directory, upstreams, live, counts, clock }),
     );
     smtp.deliverTo(
       lmtpTarget,
       upstreamTarget({
-        upstream: (route) => shelf.get(route),
+        upstream: (route) => upstreams.get(route),
         live: (transaction, route) => live.find(transaction, route),
         known: asMailbox,
         handed: (handed) => counts.handed(handed),
         log,
-        explain: ({ destination }) => explainUpstream(destination, shelf, 'route'),
+        explain: ({ destination }) => explainUpstream(destination, upstreams, 'route'),
       }),
     );
     smtp.watch('ended', ({ transaction }) => live.end(transaction));
-    health.check('lmtp', () => upstreamHealth(shelf, 'route'));
+    health.check('lmtp', () => upstreamHealth(upstreams, 'route'));
     http.navigate({ title: 'LMTP', href: '/lmtp', order: 28, role: 'read' });
-    http.mount(lmtpEndpoints({ table: () => table, shelf, counts }));
+    http.mount(lmtpEndpoints({ table: () => table, upstreams, counts }));
     return {
       reconfigure(changed: LmtpSettings) {
         use(changed);

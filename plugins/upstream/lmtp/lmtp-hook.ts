@@ -15,7 +15,7 @@ export const lmtpTarget = 'lmtp';
 interface LmtpHookInput {
   readonly table: () => LmtpRoutes;
   readonly directory: Pick<Directory, 'resolve'> | undefined;
-  readonly shelf: UpstreamRegistry;
+  readonly upstreams: UpstreamRegistry;
   readonly live: LiveTransactions;
   readonly counts: UpstreamCounts;
   readonly clock: Clock;
@@ -56,19 +56,18 @@ function forUser(
 }
 
 function askServer(
-  { shelf, live, counts, clock }: LmtpHookInput,
+  { upstreams, live, counts, clock }: LmtpHookInput,
   { name, settings }: LmtpRoute,
   { transaction, address: asked, dsn }: Asked,
   address: Address,
 ): Verdict | Promise<Verdict> {
   const hop = hopTo({ name, settings }, asked, address);
   if (transaction.session.dryRun === true) return route(hop);
-  const upstream = shelf.get(name);
+  const upstream = upstreams.get(name);
   if (upstream === undefined) return defer(451, '4.4.4', 'This route has no servers');
-  return rcptVerdict(live.at(transaction, name, upstream).rcpt(address, dsn), hop, {
-    clock,
-    answered: (answer, ms) => counts.answered(name, answer, ms),
-  });
+  return rcptVerdict(live.at(transaction, name, upstream).rcpt(address, dsn), hop, clock, (answer, ms) =>
+    counts.answered(name, answer, ms),
+  );
 }
 
 function hopTo({ name }: LmtpRoute, asked: Address, mailbox: Address): Hop {

@@ -7,7 +7,7 @@ import type { LmtpRoute, LmtpRoutes } from './lmtp-hook.js';
 
 export interface LmtpDeps {
   readonly table: () => LmtpRoutes;
-  readonly shelf: Pick<UpstreamRegistry, 'get'>;
+  readonly upstreams: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
 }
 
@@ -54,9 +54,9 @@ export function lmtpEndpoints(deps: LmtpDeps): readonly AnyEndpoint[] {
   ];
 }
 
-function routeAnswer({ name, settings }: LmtpRoute, { shelf, counts }: LmtpDeps) {
+function routeAnswer({ name, settings }: LmtpRoute, { upstreams, counts }: LmtpDeps) {
   const { domains, users, verify, tls, auth } = settings;
-  const hosts: readonly HostState[] = shelf.get(name)?.states() ?? [];
+  const hosts: readonly HostState[] = upstreams.get(name)?.states() ?? [];
   const { matched, accepted, refused, deferred, messages, bytes } = counts.of(name);
   const counted = { matched, accepted, refused, deferred, messages, bytes };
   return { name, domains, users, verify, tls, signsIn: auth !== undefined, hosts, counts: counted };

@@ -21,19 +21,19 @@ export const proxy = definePlugin({
   needs: { configuration },
   uses: { relayQueue },
   setup({ smtp, http, metrics, health, clock, log, onClose }, { options, configuration, relayQueue }) {
-    const shelf = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
+    const upstreams = new UpstreamRegistry({ finder: hostRoutes(clock), helloName: configuration.hostname, clock });
     const live = new LiveTransactions();
     let book = new RuleBook({ rules: [] });
     const use = (settings: ProxySettings): void => {
       book = new RuleBook(settings);
-      shelf.use(new Map(book.rules.map(({ name, settings: rule }) => [name, upstreamSettings(rule, rule)])));
+      upstreams.use(new Map(book.rules.map(({ name, settings: rule }) => [name, upstreamSettings(rule, rule)])));
       for (const { name } of book.rules.filter((rule) => rule.takesEverything)) {
         log.warn({ rule: name }, 'this proxy rule has no condition: it relays all mail of everybody');
       }
     };
     use(options);
-    onClose(() => shelf.close());
-    const counts = new UpstreamCounts(metrics, shelf, {
+    onClose(() => upstreams.close());
+    const counts = new UpstreamCounts(metrics, upstreams, {
       prefix: 'proxy',
       label: 'rule',
       names: () => book.rules.map(({ name }) => name),
@@ -42,23 +42,23 @@ export const proxy = definePlugin({
     smtp.on(
       'rcptTo',
       { order: 'route', before: ['client-queue', 'lmtp', 'users'], timeLimitMs: maxAnswerMs },
-      proxyHook({ book: () => book, shelf, live, counts, hasQueue: relayQueue !== undefined, clock }),
+      proxyHook({ book: () => book, upstreams, live, counts, hasQueue: relayQueue !== undefined, clock }),
     );
     smtp.deliverTo(
       proxyTarget,
       upstreamTarget({
-        upstream: (rule) => shelf.get(rule),
+        upstream: (rule) => upstreams.get(rule),
         live: (transaction, rule) => live.find(transaction, rule),
         handed: (handed) => counts.handed(handed),
         log,
-        explain: ({ destination }) => explainUpstream(destination, shelf, 'rule'),
+        explain: ({ destination }) => explainUpstream(destination, upstreams, 'rule'),
       }),
     );
     smtp.watch('ended', ({ transaction }) => live.end(transaction));
-    smtp.watch('closed', ({ session }) => shelf.forget(session));
-    health.check('proxy', () => upstreamHealth(shelf, 'rule'));
+    smtp.watch('closed', ({ session }) => upstreams.forget(session));
+    health.check('proxy', () => upstreamHealth(upstreams, 'rule'));
     http.navigate({ title: 'Proxy', href: '/proxy', order: 27, role: 'read' });
-    http.mount(proxyEndpoints({ book: () => book, shelf, counts }));
+    http.mount(proxyEndpoints({ book: () => book, upstreams, counts }));
     return {
       reconfigure(changed: ProxySettings) {
         use(changed);

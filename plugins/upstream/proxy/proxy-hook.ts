@@ -12,7 +12,7 @@ export const proxyTarget = 'proxy';
 
 export interface ProxyHookInput {
   readonly book: () => RuleBook;
-  readonly shelf: UpstreamRegistry;
+  readonly upstreams: UpstreamRegistry;
   readonly live: LiveTransactions;
   readonly counts: UpstreamCounts;
   /** True when a queue can accept mail that cannot be sent at once. */
@@ -53,13 +53,12 @@ function ask(input: ProxyHookInput, rule: ProxyRule, asked: Asked, isSecond: boo
   const { transaction } = asked;
   const hop: Hop = { target: proxyTarget, destination: rule.name };
   const way: Hop = isSecond ? { target: targets.relay, destination: `target:${proxyTarget}`, data: { hop } } : hop;
-  const upstream = input.shelf.get(rule.name);
+  const upstream = input.upstreams.get(rule.name);
   if (upstream === undefined) return defer(451, '4.4.4', 'This rule has no servers');
   if (transaction.session.dryRun === true) return route(way);
   const live = input.live.at(transaction, rule.name, upstream);
   const { counts, clock } = input;
-  return rcptVerdict(live.rcpt(asked.address, asked.dsn), way, {
-    clock,
-    answered: (answer, ms) => counts.answered(rule.name, answer === 'accepted' && isSecond ? 'spooled' : answer, ms),
-  });
+  return rcptVerdict(live.rcpt(asked.address, asked.dsn), way, clock, (answer, ms) =>
+    counts.answered(rule.name, answer === 'accepted' && isSecond ? 'spooled' : answer, ms),
+  );
 }

@@ -7,7 +7,7 @@ import type { Candidate, ProxyRule, RuleBook } from './rule.js';
 
 export interface ProxyDeps {
   readonly book: () => RuleBook;
-  readonly shelf: Pick<UpstreamRegistry, 'get'>;
+  readonly upstreams: Pick<UpstreamRegistry, 'get'>;
   readonly counts: Pick<UpstreamCounts, 'of'>;
 }
 
@@ -89,9 +89,9 @@ function candidateOf(query: z.output<typeof Query>): Candidate {
 
 const bare = (path: string): string => path.trim().replace(/^<(.*)>$/s, '$1');
 
-function ruleAnswer({ name, settings }: ProxyRule, { shelf, counts }: ProxyDeps) {
+function ruleAnswer({ name, settings }: ProxyRule, { upstreams, counts }: ProxyDeps) {
   const { ip = null, ehlo = null, mail = null, rcpt = null, direction, protocol, tls, recipients, split } = settings;
-  const hosts: readonly HostState[] = shelf.get(name)?.states() ?? [];
+  const hosts: readonly HostState[] = upstreams.get(name)?.states() ?? [];
   const how = { direction, protocol, tls, recipients, split, xclient: settings.xclient };
   return { name, ip, ehlo, mail, rcpt, ...how, signsIn: settings.auth !== undefined, hosts, counts: counts.of(name) };
 }

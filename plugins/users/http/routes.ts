@@ -11,10 +11,9 @@ import { namesTag } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
 import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth/password.js';
 import { userVersion, type UserExpectation, type LocalRoster, type Roster, type UserDetails } from '../roster.js';
-import type { SignIns } from '../sign-ins.js';
+import type { CountSignIn, SignIns } from '../sign-ins.js';
 import { pageOfUsers, type UserPage } from './user-list.js';
 import { CredentialsBody, NewUserBody, partsOf, UserAnswer, UserChangeBody } from '../user.js';
-import type { CountSignIn } from '../users-metrics.js';
 
 /** Dependencies of the read-only endpoints, for users of any source. */
 export interface LookingDeps {

@@ -4,7 +4,7 @@ import type { MailUser } from '../../../core/contracts/directory.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { AttemptLimiter } from '../../../core/auth/rate.js';
-import { SignIns, type SignInAttempt } from '../../../plugins/users/sign-ins.js';
+import { type SignInAttempt, SignIns } from '../../../plugins/users/sign-ins.js';
 import { canonicalUsername } from '../../../plugins/users/user.js';
 import { isProblemNamed } from './users-site.js';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { isProblem, isStartError } from '../../../core/problem.js';
-import { ensurePostmaster } from '../../../plugins/users/postmaster.js';
+import { ensurePostmaster } from '../../../plugins/users/directory.js';
 import { openServer } from './users-server.js';
 import { isProblemNamed, openSite, user } from './users-site.js';
 
