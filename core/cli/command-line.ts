@@ -94,7 +94,7 @@ export const coreCommands: readonly BuiltInCommand[] = [
   },
   {
     words: 'password hash',
-    summary: 'ask for a password and print its hash, for an account of the configuration',
+    summary: 'ask for a password and print its hash, for an account in the configuration',
     run: async (_call, { print }) => {
       print(await (await import('./terminal.js')).newPasswordHash());
       return 0;

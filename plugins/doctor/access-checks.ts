@@ -92,7 +92,7 @@ function accounts(patient: Doors): readonly Finding[] {
   const findings = given.flatMap(([name, password]) => weakness(name, password));
   if (findings.length > 0) return findings;
   if (hasChosen(patient))
-    return [fine(`${pluralize(Math.max(1, configured.length), 'account')} that somebody chose may sign in.`)];
+    return [fine(`${pluralize(Math.max(1, configured.length), 'account')} with a chosen password may sign in.`)];
   if (!existsSync(join(configuration.data, 'accounts.json'))) {
     return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
   }
@@ -104,7 +104,8 @@ function accounts(patient: Doors): readonly Finding[] {
 function weakness(name: string, password: string): readonly Finding[] {
   const todo = 'Choose a long one, made by chance: openssl rand -base64 18';
   const guessable = guesses.test(password) || password.toLowerCase() === name.toLowerCase();
-  if (guessable) return [trouble(`The password of the account ${name} is one that everybody tries first.`, todo)];
+  if (guessable)
+    return [trouble(`The password of the account ${name} is a common one that attackers try first.`, todo)];
   if (password.length >= shortestPassword) return [];
   return [advice(`The password of the account ${name} has less than ${shortestPassword} characters.`, todo)];
 }

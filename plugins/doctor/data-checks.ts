@@ -67,7 +67,7 @@ function whenThere(look: Look): CoreCheck['run'] {
 async function dataFolder({ configuration: { data }, owner }: DoctorContext): Promise<readonly Finding[]> {
   try {
     const found = await stat(data);
-    if (!found.isDirectory()) return [trouble(`${data} is no folder.`, 'Name another with data or --data.')];
+    if (!found.isDirectory()) return [trouble(`${data} is not a folder.`, 'Name another with data or --data.')];
     return [fine(`The data folder ${data} is there. ${ownerSentence(owner)}`)];
   } catch (error) {
     if (!isMissing(error)) {

@@ -4,7 +4,7 @@ import type { BuiltInCommand } from '../../core/cli/command-line.js';
 export const doctorCommands: readonly BuiltInCommand[] = [
   {
     words: 'config check',
-    summary: 'check the configuration and say what is wrong',
+    summary: 'check the configuration and list mistakes',
     run: async ({ options }, surroundings) =>
       (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
   },
@@ -12,7 +12,7 @@ export const doctorCommands: readonly BuiltInCommand[] = [
     words: 'doctor outbound',
     takes: ['DOMAIN'],
     flags: ['json'],
-    summary: 'dial the mail servers of a domain: whether port 25 is open outwards',
+    summary: 'connect to the mail servers of a domain, to test outbound port 25',
     run: async ({ args: [domain = ''], options, flags }, surroundings) => {
       const { dialOut } = await import('./doctor.js');
       return dialOut(domain, { options, json: flags.has('json'), terminal: process.stdout.isTTY }, surroundings);
@@ -21,7 +21,7 @@ export const doctorCommands: readonly BuiltInCommand[] = [
   {
     words: 'doctor',
     flags: ['json'],
-    summary: 'look at ports, DNS, TLS, rights, disk and configuration and say what to do',
+    summary: 'check ports, DNS, TLS, rights, disk and configuration, and suggest fixes',
     run: async ({ options, flags }, surroundings) => {
       const { doctor } = await import('./doctor.js');
       return doctor({ options, json: flags.has('json'), terminal: process.stdout.isTTY }, surroundings);

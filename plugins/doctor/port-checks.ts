@@ -99,7 +99,7 @@ async function whileRunning(
   if (owners.some((owner) => owner?.pid === pid))
     return fine(`${place.who} ${place.listens} on ${at(place)} (process ${pid}).`);
   const other = owners.find((owner) => owner !== undefined);
-  if (other === undefined) return fine(`Somebody listens on ${at(place)}; which process, this user may not see.`);
+  if (other === undefined) return fine(`Another process listens on ${at(place)}; this user may not see which.`);
   const is = `${place.who} should listen on ${at(place)}, but ${other.name} (process ${other.pid}) does.`;
   return trouble(is, 'Stop that program, or choose another port; then reload or restart the server.');
 }

@@ -8,7 +8,7 @@ import type { PluginContext } from '../../core/plugin.js';
 import type { Activity } from './charts/activity.js';
 import type { MonitoringSettings } from './options.js';
 import { DiskSpace, EventLoop, SessionRoom, spaceOf, WriteProbe } from './system/probes.js';
-import { version } from './system/own-package.js';
+import { version } from '../../core/host/installation.js';
 
 /** Interval of the checks of disk, event loop, hooks and health. */
 const SAMPLE_SECONDS = 10;

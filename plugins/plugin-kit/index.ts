@@ -7,7 +7,7 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
     words: 'plugin new',
     takes: ['NAME'],
     flags: ['typescript'],
-    summary: 'write a plugin that works to ./NAME',
+    summary: 'create a working plugin in ./NAME',
     run: async ({ args: [name = ''], flags }, { cwd, env, print }) => {
       const { newPlugin, stripsTypes } = await import('./new-plugin.js');
       const language = flags.has('typescript') ? 'typescript' : 'javascript';
@@ -19,7 +19,7 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
     words: 'plugin check',
     takes: ['PATH'],
     flags: ['json'],
-    summary: 'try a plugin, without starting the server',
+    summary: 'test that a plugin loads, without starting the server',
     run: async ({ args: [path = ''], flags, options }, surroundings) => {
       const { checkPlugin } = await import('./trial.js');
       return checkPlugin({ path, options, json: flags.has('json') }, surroundings);
@@ -28,7 +28,7 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
   {
     words: 'plugin list',
     flags: ['json'],
-    summary: 'who there is, who needs whom, and who decides about mail in which order',
+    summary: 'list plugins, their dependencies, and the order of their hooks',
     run: async ({ flags, options }, surroundings) => {
       const { listPlugins } = await import('./list-plugins.js');
       return listPlugins({ options, json: flags.has('json') }, surroundings);

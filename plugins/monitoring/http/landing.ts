@@ -5,7 +5,7 @@ import type { EndpointDescription } from '../../../core/http/endpoint.js';
 import type { Activity, ActivityFigures } from '../charts/activity.js';
 import type { DiskSpace, Space } from '../system/probes.js';
 import { fullHealth, type HealthWord } from '../health.js';
-import { version } from '../system/own-package.js';
+import { version } from '../../../core/host/installation.js';
 
 export interface LandingListener {
   readonly name: string;

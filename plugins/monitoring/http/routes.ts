@@ -1,3 +1,6 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { packageRoot } from '../../../core/host/installation.js';
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { HealthOverview, MetricsExposition } from '../../../core/contracts/server.js';
@@ -19,7 +22,6 @@ import {
   type ShortHealth,
 } from '../health.js';
 import { landing, type Landing, type LandingDeps } from './landing.js';
-import { favicon } from '../system/own-package.js';
 
 const group = 'Service';
 const Status = z.enum(['UP', 'DEGRADED', 'DOWN']);
@@ -158,7 +160,7 @@ function figureOf([name, value]: readonly [string, number]): object {
 }
 
 function faviconEndpoint(): AnyEndpoint {
-  const icon = favicon();
+  const icon = readFileSync(join(packageRoot, 'public', 'icons', 'postern.ico'));
   const source: ByteSource = {
     size: icon.length,
     open: (start, end) => Readable.from([icon.subarray(start, end + 1)]),

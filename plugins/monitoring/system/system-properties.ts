@@ -17,7 +17,7 @@ import type { Configuration } from '../../../core/contracts/server.js';
 import { printable } from '../../../core/text/format.js';
 import { processLimits } from '../../../core/net/process-limits.js';
 import { MASK, redactText } from '../../../core/log/redact.js';
-import { packageFolder, version } from './own-package.js';
+import { packageRoot, version } from '../../../core/host/installation.js';
 
 export interface PropertySection {
   readonly name: string;
@@ -34,7 +34,7 @@ export function systemProperties(configuration: Pick<Configuration, 'data' | 'fi
       'config.file': configuration.file ?? 'none',
       'data.folder': configuration.data,
       'log.folder': join(configuration.data, 'logs'),
-      'package.folder': packageFolder,
+      'package.folder': packageRoot,
       'temporary.folder': tmpdir(),
     }),
     section('process', {

@@ -75,7 +75,7 @@ describe('compiled code', { skip }, () => {
     assert.notEqual(await fixture.kept(), before);
   });
 
-  test('that is damaged is not used, and written anew', async (t) => {
+  test('that is damaged is not used, and is written again', async (t) => {
     const fixture = await Fixture.make(t);
     fixture.run();
     const path = await fixture.kept();

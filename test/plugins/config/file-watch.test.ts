@@ -76,7 +76,7 @@ test('a folder that is removed and comes back is watched again, before anything 
   await noticed(() => version(site, 2));
 });
 
-test('a change that could not be taken at that moment is told again', async (t) => {
+test('a change that could not be applied is reported again', async (t) => {
   const { config, noticed, refuse } = await watched(t);
   refuse(2);
   await noticed(() => writeFile(config, '{ domains: ["a.example"] }'));

@@ -132,7 +132,7 @@ test('what has not changed is not sent again', async (t) => {
   assert.deepEqual(asked, [undefined, '"1"']);
 });
 
-test('what passes by itself is told from what somebody must mend', async (t) => {
+test('temporary errors are distinguished from those that need an operator', async (t) => {
   const status =
     (code: number): Answer =>
     (_, response) =>

@@ -40,7 +40,7 @@ describe('config check', () => {
     assert.match(said.join('\n'), /postern\.json5 — no mistakes found\. .*\nNot looked at: ports, [^\n]*$/);
   });
 
-  test('says which doors stand open, and what closes them', async (t) => {
+  test('reports open access and how to close it', async (t) => {
     const cwd = await temporaryFolder(t);
     const check = async (text: string, env = {}): Promise<string> => {
       const said: string[] = [];
@@ -91,7 +91,7 @@ describe('config check', () => {
     });
   });
 
-  test('names a core service that is provided again, a need that nobody fills, and a circle of needs', async (t) => {
+  test('names a core service that is provided again, an unmet need, and a circle of needs', async (t) => {
     const plugin = (name: string, rest: string): string =>
       `import { definePlugin, dns, service } from 'postern/plugin';
        export default definePlugin({ name: '${name}', ${rest}, setup: () => ({ x: 1 }) });`;

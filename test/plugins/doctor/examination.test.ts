@@ -55,7 +55,7 @@ describe('an examination', { concurrency: 4 }, () => {
     );
   });
 
-  test('a check that throws, or never ends, is a problem of its own; the others are told', async (t) => {
+  test('a check that throws, or never ends, is a problem of its own; the others are reported', async (t) => {
     const examined = await withPlugin(
       t,
       `{ group: 'Mail', name: 'thrower', run() { throw new TypeError('password: geheim') } },
@@ -86,7 +86,7 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(await look(), /^advice: The group/);
   });
 
-  test('secrets in a file that everybody may read, weak passwords, and doors that are open', async (t) => {
+  test('secrets in a world-readable file, weak passwords, and open access', async (t) => {
     const config = `{
       ${free.replace('port: 0 }', "port: 0, host: '0.0.0.0', accounts: [{ username: 'ops', password: 'changeme', role: 'admin' }, { username: 'anna', password: 'x7!fq9', role: 'read' }], access: [{ match: '/users/*', public: true }] }")},
     }`

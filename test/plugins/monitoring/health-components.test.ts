@@ -104,7 +104,7 @@ test('a block is written durably and leaves nothing; a disk that refuses or is s
   assert.equal(probe.seconds, 0);
 });
 
-test('hooks that failed are told for five minutes, also when they are registered anew', () => {
+test('failed hooks are reported for five minutes, even after registering again', () => {
   const time = { now: 0 };
   let failures = 0;
   const hook = {

@@ -81,7 +81,7 @@ test('an hour is kept in steps of ten seconds, a day in minutes, and no more', a
   assert.equal(history.last(900).times.at(-1), now);
 });
 
-test('a chart is drawn from left to right, breaks where values are missing, and says its values in words', () => {
+test('a chart is drawn from left to right, breaks where values are missing, and has a text alternative', () => {
   const chart: Chart = { ...(watched[0] as Chart), series: (watched[0] as Chart).series.slice(0, 1) };
   const times = [0, 10_000, 20_000, 30_000];
   const drawn = drawChart(chart, { step: 10, times, values: new Map([['rate', [0, 1, NaN, 1]]]) }, 0, 30_000);

@@ -132,7 +132,7 @@ test('unknown and malformed parameters are refused, and no other file can be nam
   assert.equal((await site.get('/logs/stream', { as: 'operator' })).status, 403);
 });
 
-test('a search that has looked at enough says where to go on', async (t) => {
+test('a search that reaches its limit says where to continue', async (t) => {
   const site = await openSite(t, { logs: { maxSearchBytes: 300_000 } });
   const filler = `${JSON.stringify({ level: 'info', time: '2026-11-20T10:00:00.000Z', msg: 'x'.repeat(900) })}\n`;
   await mkdir(join(site.data, 'logs'), { recursive: true });
@@ -253,7 +253,7 @@ test('the stream tells every line that matches as it comes, and ends when the se
   assert.equal((await site.get('/logs/stream')).status, 503);
 });
 
-test('no more than twenty watch at once, and who leaves makes room', async (t) => {
+test('at most twenty clients watch at once, and one that leaves makes room', async (t) => {
   const site = await openSite(t);
   // The answer is kept: one that nobody holds is closed when memory is collected.
   const watch = async (): Promise<{ answer: Response; status: number; leave: () => void }> => {

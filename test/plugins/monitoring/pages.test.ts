@@ -79,7 +79,7 @@ test('the status strip tells of listeners, sessions, messages and disk', async (
   assert.match(await site.page('/'), /since the start, 0 since midnight UTC/);
 });
 
-test('health is one word for everybody and everything for those who have signed in', async (t) => {
+test('health is one word without an account and complete with one', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   const anonymous = await site.get('/health', { as: null });
   assert.equal(anonymous.status, 200);

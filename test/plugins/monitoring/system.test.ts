@@ -112,7 +112,7 @@ test('a stall of the event loop is recorded with what ran', async (t) => {
   assert.equal(recorder.aboveMs, 10_000);
 });
 
-test('what stands still on purpose is recorded as no stall, and what comes behind it is', async (t) => {
+test('a deliberate block is not recorded as a stall, but a later one is', async (t) => {
   const watchdog = await watchdogOf(t);
   const recorder = new StallRecorder({ stallWatch: watchdog, count: () => undefined });
   t.after(() => recorder.close());
@@ -204,7 +204,7 @@ test('one dump at a time, kept to its number, readable by nobody else', async (t
   );
 });
 
-test('a form is asked first, and the page says what it costs', async (t) => {
+test('a form asks for confirmation, and the page shows the cost', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   assert.match(await site.page('/system/heapdumps'), /takes no mail for about \d+ s/);
   const asked = await site.get('/system/heapdump', {
@@ -232,7 +232,7 @@ test('a dump that fails leaves nothing behind', async (t) => {
   assert.deepEqual(await readdir(folder), []);
 });
 
-test('what a killed process left of a dump goes, and a folder that somebody removed is made again', async (t) => {
+test('a dump of a killed process is removed, and a missing folder is created again', async (t) => {
   const { dumps, folder } = await openDumps(t, { write: (path) => writeFileSync(path, '{}') });
   await writeFile(join(folder, '.heap-20261121T120000-abcdefghijkl.heapsnapshot.tmp'), 'secret');
   await writeFile(join(folder, 'kept.tmp'), 'of somebody else');

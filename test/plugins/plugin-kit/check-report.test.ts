@@ -19,7 +19,7 @@ const outline = {
   endpoints: [{ method: 'GET', path: '/greylist', access: 'read' }],
 } as const;
 
-describe('what a check says', () => {
+describe('the report of a check', () => {
   test('is what the plugin adds, when nothing is wrong', () => {
     assert.equal(
       reportText('./greylist', { plugins: [outline], findings: [] }),

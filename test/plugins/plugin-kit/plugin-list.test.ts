@@ -70,7 +70,7 @@ Hooks, in the order they are asked:
     );
   });
 
-  test('says so when nobody decides, and when no server runs', () => {
+  test('reports when there are no hooks, and when no server runs', () => {
     const text = listText({ source: 'configuration', plugins: [plugin('users')], hooks: [] });
     assert.match(text, /^No server runs; the configuration names these plugins/);
     assert.match(text, /\n\nHooks, in the order they are asked:\n\n {2}none$/);

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { testPlugin } from '../../../plugins/plugin-kit/test-plugin.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
-test('a folder without tests is told, and does not pass for one whose tests are good', async (t) => {
+test('a folder without tests is an error, not a success', async (t) => {
   const cwd = await temporaryFolder(t);
   const put = (name: string) => {
     mkdirSync(dirname(join(cwd, name)), { recursive: true });

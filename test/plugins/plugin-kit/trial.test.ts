@@ -174,7 +174,7 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     });
   }
 
-  test('warns of what a hook wants to be before and nobody is, and of a wish for the network', async (t) => {
+  test('warns of an unknown plugin in before, and of network access', async (t) => {
     const code = plugin(
       "async setup({ smtp }) { smtp.on('rcptTo', { before: ['users', 'usres'] }, () => next());\n await fetch('http://192.0.2.1/').catch(() => {}); }",
     );

@@ -51,7 +51,7 @@ describe('whose mail it is', () => {
       },
     ));
 
-  it('is found behind a detail, unless somebody has that very address', (test) =>
+  it('is found without its detail, unless a user has exactly that address', (test) =>
     destinations(
       test,
       {},
@@ -88,7 +88,7 @@ describe('whose mail it is', () => {
     await destinations(test, { options: { postmaster: 'Anna@example.org' } }, everywhere('anna@example.org'));
   });
 
-  it('is the catch-all when nobody has the address, but never for what asks to pass the message on', (test) =>
+  it('is the catch-all for unknown addresses, but never for source routes', (test) =>
     destinations(
       test,
       { options: { catchAll: 'anna@example.org' } },

@@ -118,7 +118,7 @@ describe('a recipient', () => {
     assert.equal(await recipient(pipeline, '<postmaster@example.net>'), 'mailbox postmaster@example.org');
   });
 
-  it('that nobody has is refused, and so is a mailbox that is disabled', async (test) => {
+  it('that no user has is refused, and so is a disabled mailbox', async (test) => {
     const { pipeline } = await openPipeline(test);
     assert.equal(await recipient(pipeline, '<nobody@example.org>'), '550 5.1.1 No such user here');
     assert.equal(await recipient(pipeline, '<"../anna"@example.org>'), '550 5.1.1 No such user here');
@@ -136,13 +136,13 @@ describe('a recipient', () => {
     }
   });
 
-  it('elsewhere is refused to those who have signed in with a sentence of its own', async (test) => {
+  it('elsewhere is refused to signed-in users with a reason', async (test) => {
     const { pipeline } = await openPipeline(test);
     const answer = await recipient(pipeline, '<x@example.com>', { username: 'anna@example.org' });
     assert.match(answer, /^550 5\.7\.1 Relaying is not available/);
   });
 
-  it('elsewhere may go where a plugin in front of this one says', async (test) => {
+  it('elsewhere may be routed by an earlier plugin', async (test) => {
     const { pipeline } = await openPipeline(test);
     pipeline.on('elsewhere', 'rcptTo', { order: 'route', before: 'users' }, ({ transaction }) =>
       transaction.session.user === undefined ? next() : route({ target: 'mailbox', destination: 'away' }),

@@ -52,7 +52,7 @@ describe('a session that has signed in', () => {
     });
   }
 
-  it('goes on when something else of its user is changed', async () => {
+  it('continues when something else of its user is changed', async () => {
     const username = 'stays@localhost';
     const client = await signedIn(server, username);
     await change(username, { aliases: ['info@localhost'] });

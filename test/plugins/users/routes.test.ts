@@ -125,7 +125,7 @@ describe('an admin over JSON', () => {
     assert.ok(http.audit.some((line) => JSON.stringify(line).includes('add user')));
   });
 
-  it('is told what is wrong with a new user, and nothing is written', async (test) => {
+  it('gets all errors of a new user, and nothing is written', async (test) => {
     const { call, stored } = await openServer(test, { users });
     const wrong: readonly (readonly [object, number, RegExp])[] = [
       [{ username: 'b@example.org', password: 'short' }, 422, /at least 10 characters/],
@@ -148,7 +148,7 @@ describe('an admin over JSON', () => {
     assert.equal((await stored()).length, 3);
   });
 
-  it('changes only what is named', async (test) => {
+  it('changes only the given fields', async (test) => {
     const { call, stored } = await openServer(test, { users });
     const path = '/users/anna%40example.org';
     assert.equal((await call('PATCH', path, { quota: null })).body['quota'], null);
@@ -179,7 +179,7 @@ describe('an admin over JSON', () => {
     }
   });
 
-  it('may ask that nobody has changed the user in between', async (test) => {
+  it('may require that the user is unchanged', async (test) => {
     const { call, http } = await openServer(test, { users });
     const path = '/users/anna%40example.org';
     const tag = (await call('GET', path)).headers.get('etag') ?? '';
@@ -193,7 +193,7 @@ describe('an admin over JSON', () => {
     assert.equal((await change(tag)).status, 412);
   });
 
-  it('is changed by one of many who have read the same version and ask at the same moment', async (test) => {
+  it('is changed by one of many concurrent requests with the same version', async (test) => {
     const { call, http } = await openServer(test, { users });
     const path = '/users/anna%40example.org';
     let tag = (await call('GET', path)).headers.get('etag') ?? '';

@@ -64,7 +64,7 @@ describe('sign-ins', () => {
     assert.equal((await attempt(nobody)).outcome, 'limited');
   });
 
-  it('begin to count anew after a right one', async () => {
+  it('count from zero after a correct one', async () => {
     const { attempt } = signInsWith();
     const passwords = ['wrong', 'wrong', 'right', 'wrong', 'wrong', 'wrong', 'right'];
     const results: string[] = [];
@@ -94,7 +94,7 @@ describe('sign-ins', () => {
     assert.equal((await attempt({ password: 'right' })).outcome, 'accepted');
   });
 
-  it('of somebody exempt are neither counted nor refused', async () => {
+  it('of exempt clients are neither counted nor refused', async () => {
     const { attempt } = signInsWith();
     for (let count = 0; count < 5; count += 1) {
       assert.equal((await attempt({ exempt: true })).outcome, 'refused');

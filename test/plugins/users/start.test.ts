@@ -10,7 +10,7 @@ const namesOf = async ({ stored }: Awaited<ReturnType<typeof openServer>>) =>
   (await stored()).map(({ username }) => username);
 
 describe('the start of the plugin', () => {
-  it('makes a postmaster as whom nobody can sign in, when there is none', async (test) => {
+  it('creates a missing postmaster without a password', async (test) => {
     const server = await openServer(test, { domains: ['localhost'] });
     const [record, ...others] = await server.stored();
     assert.equal(others.length, 0);
@@ -45,7 +45,7 @@ describe('the start of the plugin', () => {
     assert.equal(records.count, 1);
   });
 
-  it('gives a new password to nobody else who has got the name meanwhile', async (test) => {
+  it('sets no password when another user has taken the name meanwhile', async (test) => {
     const { records, roster } = await openSite(test, { users: [user('anna@example.org')] });
     const change = roster.change('anna@example.org', { password: 'a horse on a battery' });
     await Promise.all([roster.remove('anna@example.org'), roster.add({ username: 'anna@example.org' })]);

@@ -51,7 +51,7 @@ describe('postern user, when no server runs', () => {
     assert.ok(!(await readFile(file, 'utf8')).includes('a long enough secret'));
   });
 
-  it('adds a user without a password, and says what follows from it', async (test) => {
+  it('adds a user without a password, and says that sign-in is impossible', async (test) => {
     const { run, printed } = await openTerminal(test);
     await run('add anna@example.org', { interactive: true, typed: [''] });
     assert.match(printed[0] ?? '', /without a password.*postern user passwd anna@example\.org/);
@@ -143,7 +143,7 @@ describe('postern user, while a server runs', () => {
     await assert.rejects(readFile(file), { code: 'ENOENT' });
   });
 
-  it('says what the server refused, in its words', async (test) => {
+  it('prints the refusal of the server', async (test) => {
     const { run } = await openTerminal(test);
     const { owner } = ownerThat(
       { status: 422, body: { title: 'Invalid content', detail: 'The password must have at least 10 characters.' } },

@@ -12,7 +12,7 @@ import { temporaryFolder } from '../../support/temporary-folder.js';
 import { isProblemNamed, openSite, user } from './users-site.js';
 
 describe('the records of users', () => {
-  it('are there again when the file is opened anew', async (test) => {
+  it('are there again after the file is reopened', async (test) => {
     const { records, file } = await openSite(test);
     await records.add(user('anna@example.org', { aliases: ['info@example.org'], quota: 5 }));
     await records.add(user('berta@example.net', { disabled: true }));
@@ -54,7 +54,7 @@ describe('the records of users', () => {
     assert.equal(await readFile(file, 'utf8'), before);
   });
 
-  it('refuse to change or remove who is not there', async (test) => {
+  it('refuse to change or remove an unknown user', async (test) => {
     const { records } = await openSite(test);
     await assert.rejects(records.remove('anna@example.org'), isProblemNamed('not-found'));
     await assert.rejects(

@@ -22,7 +22,10 @@ describe('what the doctor finds in the data folder', () => {
   test('a file in its place', async (t) => {
     const folder = await temporaryFolder(t);
     await writeFile(join(folder, 'data'), '');
-    assert.match((await Examined.of(t, config, { folder })).of('data-folder').join(), /^problem: .*data is no folder/);
+    assert.match(
+      (await Examined.of(t, config, { folder })).of('data-folder').join(),
+      /^problem: .*data is not a folder/,
+    );
   });
 
   test('rights that are too wide, and no probe file is left', async (t) => {

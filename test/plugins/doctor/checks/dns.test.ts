@@ -42,13 +42,13 @@ describe('what the doctor finds in the DNS', { concurrency: 4 }, () => {
     );
   });
 
-  test('a server that nobody reaches from outside needs no record', async (t) => {
+  test('a server without outside access needs no record', async (t) => {
     const findings = await found(t, {}, `{ domains: ['acme.org'] }`);
     assert.deepEqual(findings.length, 1);
     has(findings, /^skipped: Every SMTP listener is for this machine only/);
   });
 
-  test('a hostname that is none, and one without an address', async (t) => {
+  test('an invalid hostname, and one without an address', async (t) => {
     has(
       await found(t, healthy, config.replace('mail.acme.org', 'mailhost')),
       /^problem: mailhost \(hostname\) is no name/,

@@ -11,7 +11,7 @@ const people: Pick<Directory, 'resolve'> = {
   resolve: (asked) => ({ username: anna, address: asked, aliases: [], quota: null, disabled: false }),
 };
 
-test('a server that hangs behind the dot opens its breaker, also where no transaction was open at RCPT', async (t) => {
+test('a server that hangs after the final dot opens its breaker, even without an open transaction at RCPT', async (t) => {
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: { silent: true } } });
   const route = { name: 'office', domains: ['office.example'], hosts: [`127.0.0.1:${sink.port}`], tls: 'never' };
   const limits = { verify: 'directory', timeouts: { dataSeconds: 1 }, breaker: { failures: 2 } };

@@ -122,7 +122,7 @@ describe('what the LMTP server answers to the message', () => {
     assert.match(replies[1] ?? '', queued);
   });
 
-  test('is lost with the connection: who has no answer is tried again', async (t) => {
+  test('is lost with the connection: recipients without a reply are tried again', async (t) => {
     const { client, holders } = await routed(t, {
       script: { steps: { dot: ({ nth }) => (nth === 0 ? '250 2.0.0 Yes' : { reset: true }) } },
     });
@@ -170,7 +170,7 @@ describe('the servers of a route', () => {
     assert.deepEqual([sink.connections, sink.messages.every(({ encrypted }) => encrypted)], [1, true]);
   });
 
-  test('that are dead: the sender is told to come again', async (t) => {
+  test('that are dead: the sender gets a 4xx', async (t) => {
     const hosts = [`127.0.0.1:${await freePort()}`];
     for (const verify of ['rcpt', 'directory']) {
       const { client, holders } = await routed(t, { route: { hosts, verify } });

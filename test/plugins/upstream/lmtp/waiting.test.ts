@@ -21,7 +21,7 @@ const people = {
   }),
 } satisfies Pick<Directory, 'resolve'>;
 
-test('a message that no connection is free for is put off in time, and not sent behind the answer', async (t) => {
+test('a message without a free connection is deferred in time, and not sent after the reply', async (t) => {
   const gate = new EventEmitter();
   const held = { after: once(gate, 'open'), say: '250 2.0.0 At last' };
   const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: [held, undefined] } });

@@ -14,7 +14,7 @@ for (const [plugin, protocol, optionsOf] of [
   [proxy, 'smtp', (server: object) => ({ rules: [{ rcpt: '.*@partner\\.example', ...server }] })],
   [lmtp, 'lmtp', (server: object) => ({ routes: [{ domains: ['partner.example'], ...server }] })],
 ] as const) {
-  test(`${plugin.name}: clients that leave while another hook decides leave no connection behind`, async (t) => {
+  test(`${plugin.name}: clients that disconnect during another hook leak no connection`, async (t) => {
     const sink = await SmtpSink.start(t, { protocol });
     const server = { hosts: ['127.0.0.1'], port: sink.port, tls: 'never', maxConnections: 1 };
     const options = optionsOf({ ...server, timeouts: { answerSeconds: 2 } });

@@ -102,7 +102,7 @@ describe('TLS to a host', () => {
   });
 });
 
-test('a rule of protocol smtp says HELO', async (t) => {
+test('a rule of protocol smtp sends HELO', async (t) => {
   const sink = await SmtpSink.start(t);
   const { client } = await proxyFixture(t, { options: rule([`127.0.0.1:${sink.port}`], { protocol: 'smtp' }) });
   assert.match(await send(await client(), ben), /^250 /);
@@ -158,7 +158,7 @@ describe('the page of rules', () => {
   });
 });
 
-test('asked in a dry run, it says the rule and calls nobody', async (t) => {
+test('a dry run names the rule and opens no connection', async (t) => {
   const sink = await SmtpSink.start(t);
   const { pipeline } = await proxyFixture(t, { options: rule([`127.0.0.1:${sink.port}`]) });
   const explained = await pipeline.target('proxy')?.explain?.({ target: 'proxy', destination: 'partner' });

@@ -42,7 +42,7 @@ describe('a host that hangs or leaves at the message opens its breaker', { concu
     });
   }
 
-  test('when it leaves at DATA: nobody has the message, so that the next host gets it', async (t) => {
+  test('when it disconnects at DATA: the next host gets the message', async (t) => {
     const { hung, good, client, health } = await twoHosts(t, { data: { close: '' } });
     for (let n = 0; n < 2; n += 1) assert.match(await send(client, ben), /^250 /);
     assert.equal(health.components()['proxy']?.status, 'degraded');

@@ -17,7 +17,7 @@ async function identified(t: TestContext, script: SinkScript = {}, more: object 
   return { sink, fixture, told, client: await fixture.client() };
 }
 
-test('a message whose connection was lost behind RCPT is sent over another one of its client', async (t) => {
+test('a message whose connection was lost after RCPT is sent over another one of its client', async (t) => {
   const { sink, told, client } = await identified(t);
   await address(client, partner);
   sink.cut();

@@ -150,7 +150,7 @@ describe('(a) recipients of two rules', () => {
 });
 
 describe('the other recipients of a rule', () => {
-  test('are refused when it says reject, but not in front of it', async (t) => {
+  test('are refused when it is reject, but not before it', async (t) => {
     const { client } = await between(t, { rule: { recipients: 'reject' } });
     assert.deepEqual(await address(client, local, one, local), [
       '250 2.1.5 Recipient OK',
@@ -159,7 +159,7 @@ describe('the other recipients of a rule', () => {
     ]);
   });
 
-  test('are asked for at the same server when it says accept', async (t) => {
+  test('are sent to the same server when it is accept', async (t) => {
     const { client, first, holders } = await between(t, { rule: { recipients: 'accept' } });
     assert.match(await send(client, one, 'any@where.example'), /^250 /);
     assert.deepEqual(first.messages[0]?.recipients, [one, 'any@where.example']);
@@ -202,7 +202,7 @@ describe('(e) a server that speaks LMTP', () => {
     assert.equal(first.connections, 1);
   });
 
-  test('that is lost between two replies has those that it answered; the others are queued', async (t) => {
+  test('that is lost between two replies keeps the answered recipients; the others are queued', async (t) => {
     const dot = ['250 2.0.0 A has it', { reset: true }] as const;
     const { client, holders, first } = await between(t, { one: lmtp({ dot: ({ nth }) => dot[Math.min(nth, 1)] }) });
     assert.match(await send(client, ...many), queued);

@@ -34,7 +34,7 @@ describe('a recipient of a rule', () => {
     assert.deepEqual(fixture.holders(), []);
   });
 
-  test('gets what its server says word for word', async (t) => {
+  test('gets the reply of its server verbatim', async (t) => {
     const rcpt: Rule = ['550 5.1.1 No Ben', '450 4.2.1 Ben sleeps', '550 Plain no', '251 2.1.5 Will forward'];
     const { client, sink } = await proxied(t, { steps: { rcpt } });
     assert.deepEqual(await address(client, partner, partner, partner, partner), [
@@ -54,7 +54,7 @@ describe('a recipient of a rule', () => {
     assert.equal(sink.messages.length, 0);
   });
 
-  test('is none of anybody else', async (t) => {
+  test('does not apply to other recipients', async (t) => {
     const { client, sink } = await proxied(t);
     assert.deepEqual(await address(client, 'x@other.example', 'evil@partner.example.evil.example'), [
       '550 5.7.1 Relaying denied',
@@ -248,7 +248,7 @@ describe('what the message needs and the server does not offer', () => {
     assert.equal(sink.connections, 1);
   });
 
-  test('goes on: SIZE, SMTPUTF8 and wishes for notices', async (t) => {
+  test('is passed on: SIZE, SMTPUTF8 and DSN parameters', async (t) => {
     const { client, sink } = await proxied(t);
     await client.command('MAIL FROM:<anna@example.org> SIZE=500 SMTPUTF8');
     await client.command('RCPT TO:<bän@partner.example>');
@@ -260,7 +260,7 @@ describe('what the message needs and the server does not offer', () => {
   });
 });
 
-test('the original recipient goes on as he was written', async (t) => {
+test('the original recipient is passed on as written', async (t) => {
   const { client, sink } = await proxied(t, { capabilities: ['DSN', 'SMTPUTF8', '8BITMIME'] });
   for (const [original, sent] of [
     ['rfc822;ben+2Bx@partner.example', 'rfc822;ben+2Bx@partner.example'],
@@ -273,8 +273,8 @@ test('the original recipient goes on as he was written', async (t) => {
   }
 });
 
-describe('who the client is', () => {
-  test('is told by XCLIENT where that is wanted and offered, over a connection of its own', async (t) => {
+describe('the identity of the client', () => {
+  test('is sent by XCLIENT where configured and offered, over a connection of its own', async (t) => {
     const { client, sink, fixture } = await proxied(
       t,
       { capabilities: ['XCLIENT ADDR PORT HELO PROTO LOGIN'] },
@@ -297,7 +297,7 @@ describe('who the client is', () => {
   });
 });
 
-test('the answer of a hook behind the rule counts, and its recipients are not sent', async (t) => {
+test('the verdict of a later hook counts, and its recipients are not sent', async (t) => {
   const { client, sink, fixture } = await proxied(t);
   fixture.pipeline.on('site', 'rcptTo', { order: 'last' }, ({ address: one }) =>
     one.local === 'evil' ? reject(550, '5.7.1', 'Not him') : next(),
@@ -313,7 +313,7 @@ test('the answer of a hook behind the rule counts, and its recipients are not se
   );
 });
 
-test('a local recipient is none of the rule', async (t) => {
+test('a local recipient is not taken by the rule', async (t) => {
   const { client, sink, fixture } = await proxied(t);
   assert.match(await send(client, 'x@localhost'), queued);
   assert.deepEqual([fixture.holders(), sink.connections], [['local x@localhost'], 0]);

@@ -71,7 +71,7 @@ describe('a rule', () => {
     assert.equal(takenBy(bookOf({ direction: 'out' }), { direction: 'out' }), 'rule-1');
   });
 
-  test('that is the first to match takes it, and a test says why the others did not', () => {
+  test('that matches first applies, and a test explains why the others did not', () => {
     const book = bookOf({ name: 'one', rcpt: 'nobody@.*', ip: '192.0.2.0/24' }, { name: 'two', mail: 'anna@.*' }, {});
     assert.deepEqual(book.test(candidate()), {
       rule: 'two',
