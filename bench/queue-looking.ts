@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { setTimeout } from 'node:timers/promises';
 import { systemClock } from '../core/clock.js';
-import type { RelayQueue } from '../core/contracts/relay-queue.js';
+import type { RelayQueue } from '../plugins/client-queue/queue/relay-queue.js';
 import { openLog } from '../core/log/log.js';
 import type { OpenedRelayQueue } from '../plugins/client-queue/queue/file-relay-queue.js';
 import { openRelayQueue } from '../plugins/client-queue/queue/open-relay-queue.js';

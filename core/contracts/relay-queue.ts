@@ -1,115 +1,15 @@
-import type { Readable } from 'node:stream';
-import type { SpooledMessage } from '../spool/spool.js';
 import { service } from '../host/service.js';
-import type { Entry, NewEntry, Notice } from './queue-entry.js';
-import type { ClaimOptions, Lease, Settlement } from './queue-lease.js';
-import type { QueueOutcome } from './queue-outcome.js';
-import type {
-  EntryFilter,
-  EntryPage,
-  ListOptions,
-  Mutation,
-  MutationPreview,
-  MutationResult,
-  QueueStatistics,
-  Selector,
-} from './queue-list.js';
+import type { Entry } from './queue-entry.js';
+import type { EntryFilter, EntryPage, ListOptions, QueueStatistics } from './queue-list.js';
 
-/** A damaged or unknown file that was found in the queue and quarantined. */
-export interface Quarantined {
-  readonly name: string;
-  /** Uid of its entry, as far as its name tells. */
-  readonly uid?: string;
-  readonly reason: string;
-  readonly size: number;
-  readonly at: number;
-}
-
-export interface RecoverOptions {
-  /** Default: everything in quarantine. */
-  readonly names?: readonly string[] | undefined;
-  /** Only reports what would be done. */
-  readonly dryRun?: boolean | undefined;
-}
-
-export interface Recovered {
-  readonly recovered: number;
-  readonly uids: readonly string[];
-  /** What stays in quarantine, and why. */
-  readonly left: readonly { readonly name: string; readonly reason: string }[];
-}
-
-export interface PreparedEntry {
-  /** Makes the entry visible and durable: the acknowledgement may be sent. Rejects with nothing left. */
-  commit(): Promise<void>;
-  /**
-   * After `commit`: its recipients may be claimed. Until then `abort` rolls everything back. A restart releases it,
-   * too.
-   */
-  release(): void;
-  /** Before or after `commit`; never throws. */
-  abort(): Promise<void>;
-}
-
-/**
- * The queue of mail for other servers. The embedded implementation keeps it in files; others may keep it in a database
- * that several servers share. Times are milliseconds since the epoch.
- */
-export interface RelayQueue {
-  /**
-   * The message is durable in the queue, and not visible, when this resolves. Linked from the spool, stored once.
-   * @throws Problem `conflict` when there is or was an entry of that uid; `unavailable` when the queue is full, or when
-   * that uid is being enqueued or a dead process left parts of it, so that it may be retried later
-   */
-  prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry>;
-  /**
-   * Due recipients, the longest due first, alternating new mail and retries, and senders. Durable before it resolves.
-   */
-  claim(options: ClaimOptions): Promise<readonly Lease[]>;
-  /** Durable when it resolves. @throws Problem `conflict` for an expired or completed lease */
-  settle(lease: Lease, settlement: Settlement): Promise<void>;
-  /** When the next recipient is due; null for none. */
-  nextDue(): number | null;
-  /** Called when something may be due earlier than the last `nextDue`. Returns the undo. */
-  onDue(listener: () => void): () => void;
-  /**
-   * Called once for each recipient after each attempt, and when an operator or its age ended or held it, when that is
-   * durable. Not for what an earlier process left. A listener must not throw. Returns the undo.
-   */
-  onOutcome(listener: (outcome: QueueOutcome) => void): () => void;
-  /** Opens the message as sent, from its first trace header field. @throws Problem `not-found` */
-  open(uid: string): Promise<Readable>;
-  /** The same as one buffer, if small; else undefined. @throws Problem `not-found` */
-  bytes?(uid: string): Promise<Buffer | undefined>;
+/** The queue of mail for other servers, as plugins other than its owner see it. */
+export interface QueuedMail {
   find(uid: string): Promise<Entry | undefined>;
   list(options: ListOptions): Promise<EntryPage>;
   count(filter: EntryFilter): Promise<number>;
   statistics(now: number): Promise<QueueStatistics>;
-  /**
-   * Every entry has its old state or its new one, whatever happens; repeating is harmless.
-   * @throws Problem `conflict` when the selector matches another number than expected, `precondition-failed` when an
-   * entry has another version
-   */
-  mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
-  /** What `mutate` would change. */
-  preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview>;
-  /** Pending notifications up to a limit, and all others of the same entries. Those returned before come last. */
-  notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]>;
-  /** Records, in one durable step, that these notifications are sent or will never be. */
-  noticed(uid: string, noticeIds: readonly string[]): Promise<void>;
-  /** Ends expired leases, emits delays, expires old entries, and drops finished ones past their keeping time. */
-  housekeep(now: number): Promise<void>;
-  quarantined(): Promise<readonly Quarantined[]>;
-  /** The bytes of one of them. @throws Problem `not-found`, `conflict` for what is no regular file */
-  openQuarantined(name: string): Promise<Readable>;
-  /** Removes one of them permanently. @throws Problem `not-found`, `conflict` for what is no regular file */
-  discardQuarantined(name: string): Promise<void>;
-  /** Recreates entries from quarantined messages whose envelope is known. Removes nothing. */
-  recover?(options: RecoverOptions): Promise<Recovered>;
-  /** What is damaged, and what to do about it; undefined while all is well. */
-  complaint?(): string | undefined;
   /** Open entries. */
   readonly size: number;
 }
 
-export const relayQueue = service<RelayQueue>('postern.relay-queue');
+export const relayQueue = service<QueuedMail>('postern.relay-queue');

@@ -1,6 +1,6 @@
 import type { Directory } from '../../core/contracts/directory.js';
 import { entryStates } from '../../core/contracts/queue-entry.js';
-import type { RelayQueue } from '../../core/contracts/relay-queue.js';
+import type { QueuedMail } from '../../core/contracts/relay-queue.js';
 import type { Catalogue } from '../../core/contracts/server.js';
 import { uniqueIdPattern } from '../../core/disk/id.js';
 import { type Address, parseAddress } from '../../core/mime/address.js';
@@ -19,7 +19,7 @@ export interface FoundPage {
 export interface PageFinderDeps {
   readonly catalogue: Pick<Catalogue, 'endpoints'>;
   readonly directory: Directory | undefined;
-  readonly relayQueue: RelayQueue | undefined;
+  readonly relayQueue: QueuedMail | undefined;
 }
 
 /** Finds pages for a queue uid, a Message-ID or an address. */

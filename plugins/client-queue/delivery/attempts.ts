@@ -1,8 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
 import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { Lease, RecipientResult, Settlement } from '../../../core/contracts/queue-lease.js';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Lease, RecipientResult, Settlement } from '../queue/queue-lease.js';
+import type { RelayQueue } from '../queue/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';

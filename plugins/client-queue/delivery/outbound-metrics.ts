@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import { type EntryState, entryStates } from '../../../core/contracts/queue-entry.js';
-import type { Settlement } from '../../../core/contracts/queue-lease.js';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Settlement } from '../queue/queue-lease.js';
+import type { RelayQueue } from '../queue/relay-queue.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import type { PoolStatistics } from '../../../core/smtp/client/pool.js';
 

@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { NewEntry, NewRecipient, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { PreparedEntry, RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { PreparedEntry, RelayQueue } from '../queue/relay-queue.js';
 import { isAscii } from '../../../core/mime/character.js';
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { scanHeader } from '../../../core/mime/header.js';

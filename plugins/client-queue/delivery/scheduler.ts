@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease } from '../../../core/contracts/queue-lease.js';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { Lease } from '../queue/queue-lease.js';
+import type { RelayQueue } from '../queue/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import type { DestinationControls } from './destination-controls.js';

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { RelayQueue } from '../queue/relay-queue.js';
 import type { Configuration } from '../../../core/contracts/server.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';

@@ -6,7 +6,7 @@ import type {
   MutationResult,
   Selector,
 } from '../../../core/contracts/queue-list.js';
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { RelayQueue } from '../queue/relay-queue.js';
 import {
   type AnyEndpoint,
   defineEndpoint,

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { Quarantined } from '../../../core/contracts/relay-queue.js';
+import type { Quarantined } from '../queue/relay-queue.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/confirmation.js';

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Entry, NewEntry, Notice } from '../../../core/contracts/queue-entry.js';
-import type { ClaimOptions, Lease, Settlement } from '../../../core/contracts/queue-lease.js';
+import type { ClaimOptions, Lease, Settlement } from './queue-lease.js';
 import type {
   EntryFilter,
   EntryPage,
@@ -11,13 +11,7 @@ import type {
   QueueStatistics,
   Selector,
 } from '../../../core/contracts/queue-list.js';
-import type {
-  PreparedEntry,
-  Quarantined,
-  Recovered,
-  RecoverOptions,
-  RelayQueue,
-} from '../../../core/contracts/relay-queue.js';
+import type { PreparedEntry, Quarantined, Recovered, RecoverOptions, RelayQueue } from './relay-queue.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import { pluralize } from '../../../core/text/format.js';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Attempt } from '../../../core/contracts/queue-entry.js';
-import type { ClaimOptions, Lease } from '../../../core/contracts/queue-lease.js';
+import type { ClaimOptions, Lease } from './queue-lease.js';
 import { problem } from '../../../core/problem.js';
 import type { Change, RecipientChange } from './change.js';
 import { draftOf, finish } from './draft.js';

@@ -1,8 +1,8 @@
 import type { Clock } from '../../../core/clock.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { EntryState, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { RecipientResult, Settlement } from '../../../core/contracts/queue-lease.js';
-import type { QueueOutcome } from '../../../core/contracts/queue-outcome.js';
+import type { RecipientResult, Settlement } from './queue-lease.js';
+import type { QueueOutcome } from './queue-outcome.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';

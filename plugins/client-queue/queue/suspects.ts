@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { ClaimOptions } from '../../../core/contracts/queue-lease.js';
+import type { ClaimOptions } from './queue-lease.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
 import type { Picked } from './schedule.js';
 

@@ -1,4 +1,4 @@
-import type { RelayQueue } from '../../../core/contracts/relay-queue.js';
+import type { QueuedMail } from '../../../core/contracts/relay-queue.js';
 import type { Catalogue, Configuration, HealthOverview } from '../../../core/contracts/server.js';
 import type { ComponentHealth } from '../../../core/host/health.js';
 import type { EndpointDescription } from '../../../core/http/endpoint.js';
@@ -50,7 +50,7 @@ export interface LandingDeps {
   readonly health: HealthOverview;
   readonly activity: Activity;
   readonly disk: DiskSpace;
-  readonly queue: Pick<RelayQueue, 'size'> | undefined;
+  readonly queue: Pick<QueuedMail, 'size'> | undefined;
 }
 
 /** @param q words that must all occur in method, path, purpose, group or access of an endpoint */

@@ -1,4 +1,4 @@
-import type { EntryState, NewEntry, RecordedReply } from './queue-entry.js';
+import type { EntryState, NewEntry, RecordedReply } from '../../../core/contracts/queue-entry.js';
 
 /** A durable outcome of one recipient of an entry. Times are milliseconds since the epoch. */
 export interface QueueOutcome {

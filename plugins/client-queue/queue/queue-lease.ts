@@ -1,4 +1,4 @@
-import type { Attempt, NewEntry, Notice, RecordedReply } from './queue-entry.js';
+import type { Attempt, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
 
 /** The right to try some recipients of an entry that share a destination. */
 export interface Lease {
