@@ -18,7 +18,7 @@ import { isDnsFailure } from '../../core/dns/resolver.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { isStartError } from '../../core/problem.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
-import { lookAtStoppedQueue } from './queue/look.js';
+import { lookAtStoppedQueue } from './queue/open-relay-queue.js';
 import type { ClientQueueSettings } from './options.js';
 
 type Input = DoctorInput<ClientQueueSettings>;

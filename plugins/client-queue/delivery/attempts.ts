@@ -1,13 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
 import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { Lease, RecipientResult, Settlement } from '../queue/queue-lease.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { Lease, RecipientResult, RelayQueue, Settlement } from '../queue/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
 import { damageHolds, deadLetterReason } from '../queue/damage-holds.js';
-import { expiredReply } from '../queue/expired-reply.js';
+import { expiredReply } from '../queue/housekeeping.js';
 import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 import { readDestination } from './destination.js';
 import { attemptLocally, type LocalAttemptContext } from './local-attempt.js';

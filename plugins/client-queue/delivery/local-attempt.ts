@@ -1,7 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
-import type { Lease } from '../queue/queue-lease.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { Lease, RelayQueue } from '../queue/relay-queue.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { classOf, isProblem, type Problem } from '../../../core/problem.js';
 import type { Log } from '../../../core/log/log.js';

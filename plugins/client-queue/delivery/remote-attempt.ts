@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease } from '../queue/queue-lease.js';
+import type { Lease } from '../queue/relay-queue.js';
 import type { ClientDeadlines, Destination as Server } from '../../../core/smtp/client/destination.js';
 import { type ClientFailure, diedIdle, isAtMessage, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type {

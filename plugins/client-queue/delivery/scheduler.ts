@@ -1,6 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease } from '../queue/queue-lease.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { Lease, RelayQueue } from '../queue/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import type { DestinationControls } from './destination-controls.js';

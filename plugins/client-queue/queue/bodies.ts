@@ -13,7 +13,7 @@ import { problem } from '../../../core/problem.js';
 import { FileRemover } from '../../../core/spool/file-pool.js';
 import type { LinkTarget, LoggedMessage, SpooledMessage } from '../../../core/spool/spool.js';
 import type { QueuedEntry } from './queued-entry.js';
-import { StoredEnvelope } from './stored-envelope.js';
+import { StoredEnvelope } from './envelope.js';
 
 export const shards: readonly string[] = '0123456789abcdef'.split('');
 export const bodySuffix = '.eml';

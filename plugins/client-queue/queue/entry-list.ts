@@ -17,12 +17,11 @@ import type {
   QueueStatistics,
 } from '../../../core/contracts/queue-list.js';
 import { problem } from '../../../core/problem.js';
-import { headerTexts } from './envelope.js';
+import { headerTexts, StoredAttempt } from './envelope.js';
 import type { Ledger } from './ledger.js';
 import { isOpen, isWaiting, type QueuedEntry, type RecipientTest, versionOf } from './queued-entry.js';
 import { attemptsOf, type Snapshots } from './snapshots.js';
 import { Tally } from './statistics.js';
-import { StoredAttempt } from './stored-envelope.js';
 
 /** A cursor: the entry at which a page ends or begins, and on which side of it the page lies. */
 const Cursor = z.tuple([

@@ -1,6 +1,15 @@
 import type { Readable } from 'node:stream';
 import type { Entry, NewEntry, Notice } from '../../../core/contracts/queue-entry.js';
-import type { ClaimOptions, Lease, Settlement } from './queue-lease.js';
+import type {
+  ClaimOptions,
+  Lease,
+  PreparedEntry,
+  Quarantined,
+  Recovered,
+  RecoverOptions,
+  RelayQueue,
+  Settlement,
+} from './relay-queue.js';
 import type {
   EntryFilter,
   EntryPage,
@@ -11,20 +20,18 @@ import type {
   QueueStatistics,
   Selector,
 } from '../../../core/contracts/queue-list.js';
-import type { PreparedEntry, Quarantined, Recovered, RecoverOptions, RelayQueue } from './relay-queue.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import { pluralize } from '../../../core/text/format.js';
 import { Acceptance } from './acceptance.js';
-import { draftOf } from './draft.js';
+import { draftOf } from './change.js';
 import { EntryReader, recipientTestOf } from './entry-list.js';
-import { leaseChange, Leases, loseLease } from './leases.js';
+import { leaseChange, Leases, loseLease, Suspects } from './leases.js';
 import { Ledger, OutcomeListeners, settleLease } from './ledger.js';
 import { mutateAll, previewAll } from './mutations.js';
 import { recover } from './quarantine.js';
 import { type QueuedEntry, type RecipientTest, versionOf } from './queued-entry.js';
 import { DueSignal, type Picked } from './schedule.js';
-import { Suspects } from './suspects.js';
 import { type FileRelayQueueInput, type QueueBounds, Upkeep } from './upkeep.js';
 
 /** The relay queue on the disk of one server, see docs/on-disk.md. */

@@ -1,14 +1,22 @@
 import { join } from 'node:path';
 import { TimeSlice } from '../../../core/concurrency.js';
+import type { RecordedReply } from '../../../core/contracts/queue-entry.js';
 import { isMissing } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Log } from '../../../core/log/log.js';
-import { deadLetterReason } from './damage-holds.js';
+import { pluralize } from '../../../core/text/format.js';
 import { type Bodies, bodySuffix, envelopeLineOf, envelopeSuffix, shards } from './bodies.js';
+import {
+  addNotices,
+  type Change,
+  type ChangeDraft,
+  draftOf,
+  finish,
+  type RecipientChange,
+  statesBehind,
+} from './change.js';
 import { jumpMs } from './clock-watch.js';
-import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './draft.js';
-import { expiredReply } from './expired-reply.js';
-import type { Change, RecipientChange } from './change.js';
+import { deadLetterReason } from './damage-holds.js';
 import { released } from './mutation.js';
 import type { Quarantine } from './quarantine.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
@@ -263,4 +271,29 @@ export class FutureArrivals {
     this.#seen.set(entry, from);
     return entry.queuedAt - from;
   }
+}
+
+/** Status for an exceeded delivery time (RFC 3463 §3.5, X.4.7). */
+const expiredStatus = '5.4.7';
+const longest = 1000;
+
+/**
+ * The final reply for expired mail, with the last reply of a server. This server decided it, so it names no remote
+ * host.
+ */
+export function expiredReply(
+  last: RecordedReply | null,
+  { queuedAt, expiresAt, now }: { readonly queuedAt: number; readonly expiresAt: number; readonly now: number },
+): RecordedReply {
+  const tried = `Tried for ${duration(expiresAt - queuedAt)} and not taken`;
+  if (last === null) return { code: 451, status: expiredStatus, text: tried, host: null, at: now };
+  const text = `${tried}; the last answer was: ${last.code} ${last.status} ${last.text}`;
+  return { ...last, status: expiredStatus, host: null, text: text.slice(0, longest) };
+}
+
+function duration(ms: number): string {
+  const hours = ms / 3_600_000;
+  if (hours >= 48) return `${Math.round(hours / 24)} days`;
+  if (hours >= 2) return `${Math.round(hours)} hours`;
+  return ms >= 120_000 ? `${Math.round(ms / 60_000)} minutes` : pluralize(Math.max(1, Math.round(ms / 1000)), 'second');
 }

@@ -5,7 +5,7 @@ import { CommitLog, type CommitLogOptions } from '../../../core/spool/commit-log
 import { Change } from './change.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { StoredAccept, type StoredAcceptInput, StoredEntry, storeEntry } from './stored-entry.js';
-import { StoredAttempt } from './stored-envelope.js';
+import { StoredAttempt } from './envelope.js';
 
 /** Record kinds. */
 const acceptKind = 1;

@@ -1,16 +1,22 @@
 import type { Clock } from '../../../core/clock.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { EntryState, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { RecipientResult, Settlement } from './queue-lease.js';
-import type { QueueOutcome } from './queue-outcome.js';
+import type { QueueOutcome, RecipientResult, Settlement } from './relay-queue.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import { AppendFailed, LogFull } from '../../../core/spool/commit-log.js';
 import { Backlog } from './statistics.js';
 import { isDamageHold } from './damage-holds.js';
-import { addNotices, draftOf, finish } from './draft.js';
-import { applyChange, type Change, type ChangeDeps, type RecipientChange } from './change.js';
+import {
+  addNotices,
+  applyChange,
+  type Change,
+  type ChangeDeps,
+  draftOf,
+  finish,
+  type RecipientChange,
+} from './change.js';
 import type { Journal } from './journal.js';
 import { performPending } from './mutation.js';
 import { type EntryLease, isWaiting, type QueuedEntry, type RecipientRecord, waitingState } from './queued-entry.js';

@@ -1,6 +1,6 @@
 import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
 import type { Change, RecipientChange } from './change.js';
-import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './draft.js';
+import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './change.js';
 import {
   isOpen,
   isWaiting,

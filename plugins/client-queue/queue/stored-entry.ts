@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { type ChangeDeps, setReply } from './change.js';
-import { encodeEnvelope } from './envelope.js';
+import { encodeEnvelope, StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './envelope.js';
 import { flat, QueuedEntry, type RecipientRecord } from './queued-entry.js';
-import { StoredEnvelope, StoredLease, StoredNotice, StoredPending, StoredState } from './stored-envelope.js';
 
 /**
  * Address, destination, state, attempts, due time, 1 if an operator requested it, and the reply: code, status, text,

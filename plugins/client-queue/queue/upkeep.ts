@@ -7,19 +7,17 @@ import type { Log } from '../../../core/log/log.js';
 import { LogFull } from '../../../core/spool/commit-log.js';
 import type { Acceptance } from './acceptance.js';
 import { type Bodies, shards } from './bodies.js';
-import type { Change, ChangeDeps } from './change.js';
+import { type Change, type ChangeDeps, draftOf } from './change.js';
 import { ClockWatch } from './clock-watch.js';
 import { damageHolds } from './damage-holds.js';
-import { draftOf } from './draft.js';
 import { ageEntry, broughtBack, FutureArrivals, sweep } from './housekeeping.js';
 import type { Journal } from './journal.js';
-import { type Leases, loseLease } from './leases.js';
+import { type Leases, loseLease, suspectCrashes } from './leases.js';
 import type { Ledger } from './ledger.js';
 import type { Loaded } from './loading.js';
 import type { Quarantine } from './quarantine.js';
 import { isWaiting, type QueuedEntry } from './queued-entry.js';
 import type { Snapshots } from './snapshots.js';
-import { suspectCrashes } from './suspects.js';
 
 /** Changes per commit. */
 const together = 250;

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { QueueOutcome } from '../../../plugins/client-queue/queue/queue-outcome.js';
-import type { RelayQueue } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { QueueOutcome, RelayQueue } from '../../../plugins/client-queue/queue/relay-queue.js';
 import { claiming, settlement } from '../queue-entries.js';
 import { accept, claimOne, entryOf, type OpenQueueFixture } from './fixture.js';
 

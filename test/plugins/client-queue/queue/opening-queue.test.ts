@@ -3,7 +3,7 @@ import { mkdir, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
-import { openInTime } from '../../../../plugins/client-queue/queue/opening-queue.js';
+import { openInTime } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, newEntry } from '../../../support/queue-entries.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
