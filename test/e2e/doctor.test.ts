@@ -195,7 +195,7 @@ describe('postern doctor', { concurrency: 2 }, () => {
     const config = (minutes: number) =>
       `{ sitePlugins: ['./greylist'], plugins: { greylist: { minutes: ${minutes} } }, http: { port: 0 }, smtp: { listeners: ${freeListeners} } }`;
     await writeFile(join(folder, 'postern.json5'), config(5));
-    assert.equal((await look(folder)).of('greylist'), 'skipped: Only a running server knows who waits.');
+    assert.equal((await look(folder)).of('greylist'), 'skipped: Only a running server knows which clients wait.');
     await writeFile(join(folder, 'postern.json5'), config(90));
     assert.match((await look(folder)).of('greylist'), /^advice: Greylisting takes longer than an hour/);
   });

@@ -93,7 +93,7 @@ describe('a newcomer with the package and an empty folder', () => {
 
   test('edits it while the server runs: a reload brings the new code, its view and its options into force', async () => {
     await edit('doorman/index.js', "'The doorman does not know you'", "'The doorman has looked twice'");
-    await edit('doorman/views/page.njk', 'Nobody has sent mail yet', 'The doorman is bored');
+    await edit('doorman/views/page.njk', 'No mail has been received yet', 'The doorman is bored');
     await edit('postern.json5', "['spam@example.com']", "['spam@example.com', 'more@example.com']");
     assert.equal(
       await answerTo('spam@example.com'),

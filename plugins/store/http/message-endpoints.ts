@@ -103,7 +103,7 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
         const chosen =
           body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
         const fields = { folder: folder.name, permanent: 'true', ...chosen, expect: String(ids.length) };
-        return ask(request, { question, fields, label: 'Delete for good', back });
+        return ask(request, { question, fields, label: 'Delete permanently', back });
       }
       const model = forGood
         ? await editor.messages.remove(mailbox, folder, ids)

@@ -235,7 +235,7 @@ function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back
   return ask(request, {
     question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} for good?`,
     fields: { action: 'delete', ...chosen, expect: String(ids.length), back: body.back },
-    label: 'Delete for good',
+    label: 'Delete permanently',
     back,
   });
 }
