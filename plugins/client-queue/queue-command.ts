@@ -17,7 +17,7 @@ const Refusal = z.object({ title: z.string(), detail: z.string().optional() });
 /** `postern queue …`. The running server does it: the queue is in its memory. */
 export const queueCommand: Command<ClientQueueSettings> = {
   name: 'queue',
-  summary: 'Messages in the quarantine of the queue: make entries of them again',
+  summary: 'Quarantined messages of the queue: recreate their entries',
   usage,
   flags: ['dry-run'],
   async run({ args, flags, owner, terminal }) {

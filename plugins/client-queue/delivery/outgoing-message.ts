@@ -23,7 +23,7 @@ interface OutgoingInput {
 /** Thrown by the queue when the entry exists without its message. */
 export const isMissingMessage = (error: unknown): error is Problem => isProblem(error) && error.problem === 'not-found';
 
-/** The message of an entry as it is sent: signed where the author's domain has a key. */
+/** The message of an entry as sent: signed where the author's domain has a key. */
 export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInput): Promise<OutgoingContent> {
   const { queue } = input;
   const bytes = await queue.bytes?.(uid);

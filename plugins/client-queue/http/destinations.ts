@@ -82,7 +82,7 @@ const naming = (deps: QueueDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/destinations',
-    summary: 'Suspend or limit a destination or site that is named in the body, also before any mail waits for it',
+    summary: 'Suspend or limit a destination or site from the body, also before mail waits for it',
     group,
     access: 'operate',
     body: { kind: 'fields', schema: Body.extend({ destination: name }) },
@@ -114,7 +114,7 @@ const changing = (deps: QueueDeps) =>
   defineEndpoint({
     method: 'PUT',
     path,
-    summary: 'Suspend, resume or limit a destination or site; it holds over restarts',
+    summary: 'Suspend, resume or limit a destination or site; kept over restarts',
     group,
     access: 'operate',
     params: Params,
@@ -148,7 +148,7 @@ const clearing = ({ controls }: QueueDeps) =>
   defineEndpoint({
     method: 'DELETE',
     path,
-    summary: 'Forget what was said of a destination or site: it is as configured again',
+    summary: 'Reset a destination or site to its configured settings',
     group,
     access: 'operate',
     params: Params,

@@ -77,7 +77,7 @@ const retrying = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/retry',
-    summary: 'Try entries again now, or at a time',
+    summary: 'Retry entries now, or at a time',
     body: {
       kind: 'fields',
       limit,
@@ -91,7 +91,7 @@ const deleting = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/delete',
-    summary: 'Delete entries; nobody is told',
+    summary: 'Delete entries without a notification',
     body: { kind: 'fields', limit, schema: z.strictObject(fields) },
     handle: ({ body, request }) => change(deps, { operation: 'delete' }, body, request),
   });
@@ -133,7 +133,7 @@ const holding = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/hold',
-    summary: 'Keep entries back until they are released, or until a time',
+    summary: 'Hold entries until they are released, or until a time',
     body: {
       kind: 'fields',
       limit,
@@ -156,7 +156,7 @@ const releasing = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/release',
-    summary: 'Let held entries go on',
+    summary: 'Release held entries',
     body: { kind: 'fields', limit, schema: z.strictObject(fields) },
     handle: ({ body, request }) => change(deps, { operation: 'release' }, body, request),
   });
@@ -166,7 +166,7 @@ const choosing = (deps: QueueDeps) =>
   defineEndpoint({
     ...common,
     path: '/client/queue/selection',
-    summary: 'The form of the list: what its button says, for the chosen entries',
+    summary: 'The form of the list: the action of its button, for the selected entries',
     body: { kind: 'fields', limit, schema: z.strictObject({ ...fields, operation: MutationAnswer.shape.operation }) },
     handle: ({ body: { operation, ...selection }, request }) =>
       change(deps, { operation }, request.representation === 'html' ? chosenOnPage(selection) : selection, request),

@@ -69,7 +69,7 @@ const recovering = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'POST',
     path: '/client/queue/recover',
-    summary: 'Make entries again from messages in quarantine whose envelope is known; nothing is removed',
+    summary: 'Recreate entries from quarantined messages whose envelope is known; removes nothing',
     group,
     access: 'admin',
     body: {
@@ -109,7 +109,7 @@ const reading = ({ queue, routes }: Deps) =>
   defineEndpoint({
     method: 'GET',
     path,
-    summary: 'One thing that was set aside, and what it says of itself if it is a message',
+    summary: 'One quarantined file; for a message, its header fields',
     group,
     access: 'operate',
     params: Params,
@@ -137,7 +137,7 @@ const downloading = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'GET',
     path: `${path}/content`,
-    summary: 'The bytes of something that was set aside',
+    summary: 'The bytes of a quarantined file',
     group,
     access: 'operate',
     params: Params,
@@ -162,7 +162,7 @@ const queueing = (deps: Deps) =>
     method: 'POST',
     path: `${path}/queue`,
     success: [202],
-    summary: 'Queue a message that was set aside anew, for these recipients; it leaves the quarantine',
+    summary: 'Queue a quarantined message again, for these recipients; it leaves the quarantine',
     group,
     access: 'operate',
     params: Params,
@@ -206,7 +206,7 @@ const discarding = ({ queue }: Deps) =>
   defineEndpoint({
     method: 'DELETE',
     path,
-    summary: 'Remove something that was set aside for good',
+    summary: 'Remove a quarantined file permanently',
     group,
     access: 'operate',
     params: Params,

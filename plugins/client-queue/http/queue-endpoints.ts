@@ -116,7 +116,7 @@ const message = ({ queue, quarantineNote }: QueueDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/client/queue/{uid}/message',
-    summary: 'The message of an entry as it is sent',
+    summary: 'The message of an entry as sent',
     group,
     access: 'operate',
     params: UidParams,

@@ -20,7 +20,7 @@ export function replyEndpoints({ replies }: RepliesDeps): readonly AnyEndpoint[]
     defineEndpoint({
       method: 'GET',
       path: '/client/replies',
-      summary: 'What the relay makes of a reply: paste one, see the rule',
+      summary: 'How the relay classifies a reply: paste one, see the rule',
       group,
       access: 'read',
       query: z.object({

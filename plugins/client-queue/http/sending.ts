@@ -86,7 +86,7 @@ const queue = (deps: SendingDeps) =>
     method: 'POST',
     path: '/client/queue',
     success: [202],
-    summary: 'Queue a case or a raw message: durable when it is answered',
+    summary: 'Queue a case or a raw message: durable before the response',
     group,
     access: 'operate',
     query: RawQuery,

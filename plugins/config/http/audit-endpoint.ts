@@ -46,7 +46,7 @@ export function auditEndpoint(folder: string): AnyEndpoint {
   return defineEndpoint({
     method: 'GET',
     path: '/audit',
-    summary: 'What was changed over HTTP or by a reload: who, from where, what, how many',
+    summary: 'Changes over HTTP and by reloads: who, from where, what, how many',
     group: 'Configuration',
     access: 'admin',
     query: Query,

@@ -35,7 +35,7 @@ export function reloadEndpoint(reloading: Reloading): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: '/config/reload',
-    summary: 'Bring the changed configuration files into force, all or nothing',
+    summary: 'Apply the changed configuration files, all or nothing',
     group: 'Configuration',
     access: 'admin',
     query: z.strictObject({ dryRun: DryRun }),

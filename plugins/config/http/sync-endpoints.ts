@@ -55,7 +55,7 @@ export function syncEndpoints(sync: Sync): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'GET',
       path: '/config/sync/status',
-      summary: 'Where configuration files are pulled from, and whether that works',
+      summary: 'Source of pulled configuration files, and its state',
       group: 'Configuration',
       access: 'admin',
       query: z.strictObject({}),
@@ -68,7 +68,7 @@ export function syncEndpoints(sync: Sync): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'POST',
       path: '/config/sync',
-      summary: 'Pull the configuration files now, and bring them into force, all or nothing',
+      summary: 'Pull the configuration files now and apply them, all or nothing',
       group: 'Configuration',
       access: 'admin',
       query: z.strictObject({ dryRun: DryRun }),

@@ -28,7 +28,7 @@ const takeEndpoint = (dumps: HeapDumps): AnyEndpoint =>
     method: 'POST',
     path: '/system/heapdump',
     success: [201],
-    summary: 'Take a heap dump; nothing else happens until it is written',
+    summary: 'Take a heap dump; the server does not respond until it is written',
     group,
     access,
     answer: z.object({

@@ -155,7 +155,7 @@ const historyEndpoint = ({ history }: MetricsDeps): AnyEndpoint =>
   defineEndpoint({
     method: 'GET',
     path: '/metrics/history',
-    summary: 'What the charts show: an hour in steps of ten seconds, a day in minutes',
+    summary: 'Data of the charts: an hour in steps of ten seconds, a day in minutes',
     group,
     access: 'read',
     query: Query,

@@ -110,7 +110,7 @@ const healthEndpoint = ({ health }: { readonly health: HealthOverview }): AnyEnd
     method: 'GET',
     path: '/health',
     success: [200, 503],
-    summary: 'Health in one word; with every component for those who have signed in',
+    summary: 'Health in one word; with every component for signed-in accounts',
     group,
     access: 'public',
     answer: z.union([Full, Short]),

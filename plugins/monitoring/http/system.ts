@@ -74,7 +74,7 @@ const environmentEndpoint = ({ environment, shown }: SystemDeps): AnyEndpoint =>
   defineEndpoint({
     ...page,
     path: '/system/env',
-    summary: 'The environment: every name; values only of those that are known to hold no secret',
+    summary: 'The environment: every name; values only of variables known to be harmless',
     answer: z.object({ items: z.array(z.object({ name: z.string(), value: z.string(), shown: z.boolean() })) }),
     view: 'environment.njk',
     page: (model: Variables) => ({ ...model, tabs: systemTabs('/system/env') }),

@@ -118,7 +118,7 @@ const showing = ({ catalogue, overview }: PipelineDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/pipeline',
-    summary: 'What decides about mail: every plugin and how it does, every hook in the order they are asked',
+    summary: 'The mail pipeline: every plugin with its state, every hook in call order',
     group,
     access: 'read',
     answer: z.object({ plugins: z.array(PluginAnswer), hooks: z.array(HookAnswer) }),
@@ -144,7 +144,7 @@ const explainingOne = ({ explaining }: PipelineDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/pipeline/explain',
-    summary: 'What would happen to a mail, step by step; nothing is sent or remembered',
+    summary: 'Explain what would happen to a mail, step by step; nothing is sent or stored',
     group,
     access: 'read',
     body: { kind: 'fields', schema: Question, limit: 256 * 1024 },

@@ -222,7 +222,7 @@ function formEndpoint(deps: DraftDeps): AnyEndpoint {
     path: draftPath,
     conditions: ['If-Match'],
     success: [200, 201, 202],
-    summary: 'The form of the editor: what its button says',
+    summary: 'The form of the editor: the action of its button',
     group: draftGroup,
     access: 'operate',
     params: schema.DraftParams,

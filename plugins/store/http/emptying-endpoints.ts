@@ -23,7 +23,7 @@ function markingAll({ reader, editor, names }: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/mark-all-read`,
-    summary: 'Mark every message of a folder read',
+    summary: 'Mark every message of a folder as read',
     group,
     access,
     params: schema.MailboxParams,
@@ -52,7 +52,7 @@ function deletingAll(deps: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/delete-all`,
-    summary: 'Delete every message of a folder for good',
+    summary: 'Delete every message of a folder permanently',
     group,
     access,
     params: schema.MailboxParams,
@@ -83,7 +83,7 @@ function cleaning(deps: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/cleanup`,
-    summary: 'Delete the old messages of a folder for good',
+    summary: 'Delete the old messages of a folder permanently',
     group,
     access,
     params: schema.MailboxParams,
@@ -153,7 +153,7 @@ function removing({ reader, editor, names }: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'DELETE',
     path: mailboxPath,
-    summary: 'Remove a mailbox with all its messages for good; its user must be gone',
+    summary: 'Remove a mailbox with all its messages permanently; its user must be gone',
     group,
     access,
     problems: ['conflict'],

@@ -78,7 +78,7 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/delete`,
-    summary: 'Delete messages: to Trash, or for good',
+    summary: 'Delete messages: to Trash, or permanently',
     group,
     access,
     params: schema.MailboxParams,

@@ -190,7 +190,7 @@ function contentEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndp
     defineEndpoint({
       method: 'GET',
       path: `${messagePath}/html`,
-      summary: 'The HTML body, sanitised, as a sandboxed document of its own',
+      summary: 'The HTML body, sanitised, as a sandboxed document',
       group,
       access: 'operate',
       params: schema.MessageParams,

@@ -193,7 +193,7 @@ export function selectionEndpoint(deps: StoreDeps): AnyEndpoint {
   return defineEndpoint({
     method: 'POST',
     path: `${folderPath}/selection`,
-    summary: 'Move, delete, mark or flag the chosen messages of a folder',
+    summary: 'Move, delete, mark or flag the selected messages of a folder',
     group,
     access: 'operate',
     params: schema.FolderParams,

@@ -65,7 +65,7 @@ export function proxyEndpoints(deps: ProxyDeps): readonly AnyEndpoint[] {
     defineEndpoint({
       method: 'GET',
       path: '/proxy',
-      summary: 'Proxy rules with their counts and servers, and which rule would take a mail',
+      summary: 'Proxy rules with their counts and servers, and which rule matches a mail',
       group: 'Proxy',
       access: 'read',
       query: Query,

@@ -94,7 +94,7 @@ const userExists = ({ directory }: LookingDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/users/{username}/exists',
-    summary: 'Whether there is a mail user of that name',
+    summary: 'Whether a mail user of that name exists',
     group,
     access: 'read',
     params: UserParams,
@@ -186,7 +186,7 @@ const changeUser = ({ roster }: UserRouteDeps) =>
   defineEndpoint({
     method: 'PATCH',
     path: '/users/{username}',
-    summary: 'Change the password, aliases, quota or state of a mail user; what is not named stays',
+    summary: 'Change the password, aliases, quota or state of a mail user; absent fields stay',
     group,
     access: 'admin',
     params: UserParams,
