@@ -15,7 +15,7 @@ import type {
 import { AccessRules } from '../http/access.js';
 import type { Accounts, PreparedAccounts } from '../http/accounts.js';
 import type { AuditSink } from '../http/audit.js';
-import { requireAccountForRemoteBind } from '../http/host.js';
+import { requireAccountForRemoteBind } from '../http/request-checks.js';
 import type { HttpShell } from '../http/shell.js';
 import type { Log } from '../log/log.js';
 import type { PluginTracker } from './plugin-states.js';

@@ -1,4 +1,4 @@
-import { trackInUse } from '../http/endpoint-hold.js';
+import { trackInUse } from '../http/endpoint.js';
 import { asProblem } from '../http/problem-boundary.js';
 import type { Log } from '../log/log.js';
 import type { Hook, HookOptions } from '../pipeline/hook.js';

@@ -6,7 +6,7 @@ import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import type { NetworkSet } from '../net/networks.js';
 import type { Context, Next, Middleware } from './exchange.js';
-import { isLoopback, plainAddress } from './host.js';
+import { isLoopback, plainAddress } from './request-checks.js';
 
 const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 

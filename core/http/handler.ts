@@ -1,10 +1,17 @@
 import { problem } from '../problem.js';
 import { runAs } from '../watchdog/running-code.js';
-import { askToConfirm, confirmationView, unconfirmed } from './confirmation.js';
+import {
+  askToConfirm,
+  asObject,
+  confirmationView,
+  isResponse,
+  namesTag,
+  unconfirmed,
+  writeResponse,
+} from './response.js';
 import type { Response } from './endpoint.js';
 import type { Context, ExchangeState, Next, Middleware } from './exchange.js';
 import type { Notices, Pages } from './pages.js';
-import { asObject, isResponse, namesTag, writeResponse } from './response.js';
 
 /** A form of an endpoint with a question gets the confirmation page first. */
 export function confirmation(pages: Pages): Middleware {

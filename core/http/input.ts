@@ -1,16 +1,15 @@
 import { problem } from '../problem.js';
 import type { AccessControl } from './access.js';
-import { bodyType, isForm, readBody, refuseJsonAsForm } from './body.js';
+import { bodyType, isForm, readBody, refuseJsonAsForm, type Uploads } from './body.js';
 import type { HandlerInput, Representation } from './endpoint.js';
 import { wantsFragment, type Context, type Next, type ReadBody, type Middleware } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import { listPath } from './pages.js';
 import { pageField } from './form-refill.js';
-import { parseFields } from './request-target.js';
+import { parseFields } from './request-checks.js';
 import { isPageForm } from './response.js';
 import { schemaOf, type MatchedRoute } from './routes.js';
-import type { Uploads } from './uploads.js';
 import { validate } from './validation.js';
 
 type Input = HandlerInput<unknown, unknown, unknown>;

@@ -1,14 +1,13 @@
 import { isProblem, problem } from '../problem.js';
 import { unauthorized, type AccessControl, type AccessRules } from './access.js';
 import { bodyType, readFields } from './body.js';
-import type { Method } from './endpoint.js';
+import { type Method, trackAll } from './endpoint.js';
 import type { Context, Next } from './exchange.js';
 import { prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import type { Pages } from './pages.js';
 import type { Fields } from './validation.js';
 import { namesake, methodNotAllowed, type Found, type MatchedRoute, type RouteTable } from './routes.js';
-import { trackAll } from './endpoint-hold.js';
 
 interface RoutingDeps {
   readonly table: () => RouteTable;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { advice, fine, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pluralize } from '../../core/text/format.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
-import { isLoopbackHost } from '../../core/http/host.js';
+import { isLoopbackHost } from '../../core/http/request-checks.js';
 import type { ConfiguredAccount } from '../../core/http/options.js';
 import { takesNoMail } from '../../core/smtp/server/listener-options.js';
 import { type CoreCheck, ownerLock, type DoctorContext } from './doctor-context.js';

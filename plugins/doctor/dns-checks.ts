@@ -4,7 +4,7 @@ import { advice, type Finding, fine, skipped, trouble } from '../../core/contrac
 import { ownAddresses } from '../../core/dns/mail-routes.js';
 import { DnsLookups } from '../../core/dns/plugin-dns.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
-import { isLoopbackHost } from '../../core/http/host.js';
+import { isLoopbackHost } from '../../core/http/request-checks.js';
 import { normalAddress } from '../../core/net/ip-address.js';
 import type { CoreCheck, DoctorContext } from './doctor-context.js';
 

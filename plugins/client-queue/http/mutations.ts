@@ -14,8 +14,7 @@ import {
   respond,
   type Response,
 } from '../../../core/http/endpoint.js';
-import { namesTag } from '../../../core/http/response.js';
-import { unconfirmed } from '../../../core/http/confirmation.js';
+import { namesTag, unconfirmed } from '../../../core/http/response.js';
 import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';

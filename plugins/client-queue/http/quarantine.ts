@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Quarantined } from '../queue/relay-queue.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
-import { ask } from '../../../core/http/confirmation.js';
+import { ask } from '../../../core/http/response.js';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { scanHeader } from '../../../core/mime/header.js';

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Entry } from '../../../core/contracts/queue-entry.js';
-import { type AnyEndpoint, type Account, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import { type Account, type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import {
   EntryAnswer,

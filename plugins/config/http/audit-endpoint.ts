@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineEndpoint, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
 import { pathOf, readAudit, type AuditEntry, type AuditPage } from '../audit-trail.js';
 
 const word = (what: string) => z.string().trim().max(200).optional().describe(what);

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Difference, Reloading, ReloadOutcome } from '../../../core/contracts/server.js';
 import { pluralize } from '../../../core/text/format.js';
-import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { redactText } from '../../../core/log/redact.js';
 

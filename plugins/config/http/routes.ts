@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Configuration, EffectiveValue, LastReload, Reloading } from '../../../core/contracts/server.js';
 import { sha256Of } from '../../../core/config/layer-folder.js';
-import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import type { ConfigSettings } from '../options.js';
 import { reloadEndpoint, shown } from './reload-endpoint.js';
 import { SyncAnswer, syncText } from './sync-endpoints.js';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { Differences, DryRun, Failed, questionOf, reloadSentence } from './reload-endpoint.js';
 import type { Sync, SyncOutcome, SyncStatus, SyncSummary } from '../sync/sync.js';
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import type { HeapDump, HeapDumps, TakenDump } from '../system/heap-dumps.js';
 import { systemTabs } from './system.js';
 

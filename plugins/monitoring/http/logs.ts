@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
-import { defineEndpoint, respond, type AnyEndpoint, type EndpointRequest } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { logLevels } from '../../../core/log/log.js';
 import { fullLine } from '../../../core/log/line.js';
 import { problem } from '../../../core/problem.js';

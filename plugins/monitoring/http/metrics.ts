@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import type { HealthOverview, MetricsExposition } from '../../../core/contracts/server.js';
-import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { charts, drawChart, formatValue, HEIGHT, WIDTH } from '../charts/charts.js';
 import { graphiteLines, type GraphiteOptions } from '../graphite.js';
 import { fullHealth } from '../health.js';

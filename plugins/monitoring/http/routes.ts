@@ -5,11 +5,11 @@ import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { HealthOverview, MetricsExposition } from '../../../core/contracts/server.js';
 import {
-  defineEndpoint,
-  respond,
   type Account,
   type AnyEndpoint,
   type ByteSource,
+  defineEndpoint,
+  respond,
 } from '../../../core/http/endpoint.js';
 import { holds } from '../../../core/http/access.js';
 import type { Finder, FoundPage } from '../finder.js';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Configuration } from '../../../core/contracts/server.js';
-import { defineEndpoint, respond, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import type { Environment, EnvironmentVariable } from '../system/environment.js';
 import { systemProperties, type PropertySection } from '../system/system-properties.js';
 import type { Stall, StallRecorder } from '../system/stalls.js';

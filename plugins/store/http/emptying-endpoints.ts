@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond, type Response } from '../../../core/http/endpoint.js';
-import { ask } from '../../../core/http/confirmation.js';
+import { ask } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
 import type { FolderName } from '../folders/folder-name.js';
 import { expectCount, FolderField, preview, previewAnswer, sampleSize } from './selection.js';

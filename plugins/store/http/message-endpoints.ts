@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
-import { ask } from '../../../core/http/confirmation.js';
+import { ask } from '../../../core/http/response.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { deletesForGood, type FlagMark } from '../messages/message-editor.js';
 import {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
-import { ask } from '../../../core/http/confirmation.js';
+import { ask } from '../../../core/http/response.js';
 import { pluralize } from '../../../core/text/format.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MessageFilter } from '../folders/folder-messages.js';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { defineEndpoint, type AnyEndpoint } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
 import type { HostState } from '../upstream.js';
 import type { UpstreamCounts } from '../upstream-counts.js';
 import type { UpstreamRegistry } from '../upstream-target.js';

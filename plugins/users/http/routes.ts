@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { Directory } from '../../../core/contracts/directory.js';
 import {
-  defineEndpoint,
-  respond,
   type Account,
   type AnyEndpoint,
+  defineEndpoint,
   type EndpointRequest,
+  respond,
 } from '../../../core/http/endpoint.js';
 import { namesTag } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import { defineEndpoint, respond, type AnyEndpoint, type ByteSource } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 
 const Name = z.strictObject({ name: z.string().regex(/^[\p{L}\d._ -]{1,40}$/u) });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Navigation } from '../../../core/http/navigation.js';
+import { Navigation } from '../../../core/http/pages.js';
 
 const admin = { username: 'anna', role: 'admin' } as const;
 const link = (title: string, order: number) =>

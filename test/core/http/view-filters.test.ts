@@ -7,7 +7,7 @@ import {
   formatDuration,
   formatNumber,
   safeUrl,
-} from '../../../core/http/view-filters.js';
+} from '../../../core/http/views.js';
 
 test('a link target cannot run anything', () => {
   const bad = [

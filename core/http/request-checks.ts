@@ -1,7 +1,65 @@
 import { isIP } from 'node:net';
 import { problem, startError } from '../problem.js';
-import type { Context, Next, Middleware } from './exchange.js';
+import type { Context, Middleware, Next } from './exchange.js';
 import type { HttpSettings } from './options.js';
+import type { Fields } from './validation.js';
+
+/** Checks length and spelling of the target before anything reads it. */
+export function targetCheck(largest: () => number): Middleware {
+  return function checkTarget(ctx: Context, next: Next) {
+    if (ctx.url.length > largest()) throw problem('uri-too-long');
+    checkPath(ctx.url.split('?', 1)[0] ?? '');
+    return next();
+  };
+}
+
+/** Characters that could mislead a reader or a file system: controls, direction marks, invisible spaces. */
+const forbidden = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b\ufeff/\\]/u;
+
+/**
+ * Checks the path of a request as it came in. Everything that could be read in two ways is refused here, once, so that
+ * a parameter is decoded exactly once and never holds a separator or a control character.
+ */
+function checkPath(path: string): void {
+  if (!path.startsWith('/') || /[^\x21-\x7e]|[\\#]/.test(path)) throw unreadable();
+  for (const segment of path.split('/')) {
+    const decoded = decode(segment);
+    if (decoded === '.' || decoded === '..' || forbidden.test(decoded)) throw unreadable();
+  }
+}
+
+function decode(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw unreadable();
+  }
+}
+
+const unreadable = () => problem('bad-request', 'The path cannot be read.');
+
+const maxFields = 1000;
+
+/** Parses `a=1&b=2`. Malformed percent signs, broken UTF-8 and NUL are refused. */
+export function parseFields(text: string, what: 'query' | 'form'): Fields {
+  const unreadable = () => problem('bad-request', `The ${what} cannot be read.`);
+  try {
+    decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    throw unreadable();
+  }
+  const fields = Object.create(null) as Record<string, string | string[]>;
+  let count = 0;
+  for (const [name, value] of new URLSearchParams(text)) {
+    count += 1;
+    if (count > maxFields || name.includes('\0') || value.includes('\0')) throw unreadable();
+    const before = fields[name];
+    if (before === undefined) fields[name] = value;
+    else if (typeof before === 'string') fields[name] = [before, value];
+    else before.push(value);
+  }
+  return fields;
+}
 
 /** `::ffff:127.0.0.1` → `127.0.0.1`. */
 export const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, '');
@@ -90,4 +148,34 @@ export function requireAccountForRemoteBind(
     `${place} can be reached from other machines, but no account was chosen: ` +
       'add one to http.accounts, or set POSTERN_ADMIN_PASSWORD, or listen on http.host 127.0.0.1.',
   );
+}
+
+const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/**
+ * Browsers send Basic credentials by themselves, also for a form of another site. Unsafe methods therefore need
+ * `Sec-Fetch-Site: same-origin | none`; from older browsers an `Origin` that is ours; without both it is no browser.
+ */
+export function crossSiteCheck(settings: () => HttpSettings): Middleware {
+  return function checkCrossSite(ctx: Context, next: Next) {
+    if (!safe.has(ctx.method) && !isOwn(ctx, settings().publicUrls)) {
+      throw problem('cross-site', 'A page of another site asked for this. Open the page here and do it again.');
+    }
+    return next();
+  };
+}
+
+function isOwn(ctx: Context, publicUrls: readonly string[]): boolean {
+  const site = ctx.req.headers['sec-fetch-site'];
+  if (site !== undefined) return site === 'same-origin' || site === 'none';
+  const { origin, host } = ctx.req.headers;
+  if (origin === undefined) return true;
+  const given = parse(origin);
+  if (given === undefined) return false;
+  if (publicUrls.some((url) => new URL(url).origin === given.origin)) return true;
+  return parse(`${given.protocol}//${host ?? ''}`)?.host === given.host;
+}
+
+function parse(url: string): URL | undefined {
+  return /^https?:\/\//i.test(url) && URL.canParse(url) ? new URL(url) : undefined;
 }
