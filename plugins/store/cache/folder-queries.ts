@@ -3,8 +3,7 @@ import { cutOut } from '../maildir/page.js';
 import type { CachedFolder } from './cached-folder.js';
 import { entryAt, type FolderRows, hasBit, idAt, rowBits, rowsOf } from './folder-rows.js';
 import type * as task from './folder-task.js';
-import { filterRows, searchWords } from './row-filter.js';
-import { type SearchResult, searchRows } from './row-search.js';
+import { filterRows, type SearchResult, searchRows, searchWords } from './row-search.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 
 /** Ids per transferred buffer. */

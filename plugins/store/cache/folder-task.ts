@@ -1,6 +1,6 @@
 import type { MessageEntry } from '../maildir/message-entry.js';
 import type { CacheSite } from './cached-folder.js';
-import type { RowFilter } from './row-filter.js';
+import type { RowFilter } from './row-search.js';
 import type { SummaryRecord } from './summary-record.js';
 
 /** Questions to the thread about one folder. */

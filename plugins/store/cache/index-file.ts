@@ -2,8 +2,7 @@ import { closeSync, constants, openSync, readFileSync, readSync, renameSync, rmS
 import { endianness } from 'node:os';
 import { crc32 } from 'node:zlib';
 import { uniqueId } from '../../../core/disk/id.js';
-import type { FolderRows } from './folder-rows.js';
-import { NamePool } from './name-pool.js';
+import { type FolderRows, NamePool } from './folder-rows.js';
 import type { FolderNames } from './folder-reading.js';
 
 /**

@@ -8,9 +8,9 @@ import {
   type FolderRows,
   hasBit,
   maxSpareBytes,
+  NamePool,
   rowBits,
 } from './folder-rows.js';
-import { NamePool } from './name-pool.js';
 
 export const noRows: FolderRows = emptyRows(0, new NamePool(Buffer.alloc(0)));
 
