@@ -89,10 +89,10 @@ async function whileRunning(
   pid: number,
   sockets: readonly ListeningSocket[] | undefined,
 ): Promise<Finding> {
-  if (sockets === undefined) return skipped(`${place.who}: this system does not tell who listens.`);
+  if (sockets === undefined) return skipped(`${place.who}: this system does not list listening sockets.`);
   const found = await listeningAt(place, sockets);
   if (found.length === 0) {
-    const is = `${place.who} should listen on ${at(place)}, and nobody does.`;
+    const is = `${place.who} should listen on ${at(place)}, but does not.`;
     return trouble(is, 'If the configuration was changed, reload or restart the server; else its log says why.');
   }
   const owners = await Promise.all(found.map(({ inode }) => ownerOfSocket(inode)));

@@ -186,7 +186,7 @@ test('beside a server with a right that this user lacks, as systemd gives it', {
   assert.equal(pid, server.pid);
   const { stdout } = await postern('doctor');
   assert.match(stdout, /ok +The server \(process \d+, started [^)]*\)\s+answers/);
-  assert.match(stdout, /ok +Another process listens on 127\.0\.0\.1:\d+; this user may not see which/);
+  assert.match(stdout, /ok +Another process listens on 127\.0\.0\.1:\d+; this user may not see\s+which/);
   await HttpClient.admin(server.http).json('/users/anna@localhost');
 });
 
