@@ -99,7 +99,7 @@ describe('postern doctor', { concurrency: 2 }, () => {
     await writeFile(join(folder, 'postern.json5'), config(changed));
     assert.match(
       (await look(folder)).of('ports'),
-      new RegExp(`\nproblem: The SMTP listener second should listen on \\S+:${changed}, and nobody does\\. → If the`),
+      new RegExp(`\nproblem: The SMTP listener second should listen on \\S+:${changed}, but does not\\. → If the`),
     );
   });
 
