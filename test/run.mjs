@@ -80,6 +80,12 @@ const thorough = [
   'plugins/store/quota-race',
   'plugins/store/store-model',
   'plugins/users/locked-out',
+  'core/mime/transfer-encoding',
+  'core/spool/file-pool',
+  'core/config/positions',
+  'e2e/stray-errors',
+  'fuzz',
+  'plugins/store/quota-delivery',
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
 const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };

@@ -206,7 +206,7 @@ test('one dump at a time, kept to its number, readable by nobody else', async (t
 
 test('a form asks for confirmation, and the page shows the cost', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
-  assert.match(await site.page('/system/heapdumps'), /takes no mail for about \d+ s/);
+  assert.match(await site.page('/system/heapdumps'), /accepts no mail for about \d+ s/);
   const asked = await site.get('/system/heapdump', {
     method: 'POST',
     headers: { accept: 'text/html', 'content-type': 'application/x-www-form-urlencoded' },
