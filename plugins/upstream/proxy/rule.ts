@@ -90,7 +90,7 @@ export function candidateOf({ session, reversePath }: Transaction, address: Addr
   };
 }
 
-/** Exempts mail of signed-in users and of this server. */
+/** Mail of signed-in users and of this server is outbound. */
 function directionOf({ listener, user, internal }: SmtpSession): Direction {
   return listener.mode === 'submission' || user !== undefined || internal === true ? 'out' : 'in';
 }
