@@ -37,7 +37,7 @@ export class ProxyRule {
     this.#conditions = conditionsOf(settings);
   }
 
-  /** True when it has no condition on recipients. */
+  /** True without conditions: the rule matches every mail. */
   get takesEverything(): boolean {
     return this.#conditions.length === 0;
   }
