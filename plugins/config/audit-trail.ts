@@ -50,7 +50,7 @@ const maxCounted = 16 * 1024 * 1024;
 const maxFiles = 1000;
 const pieceBytes = 256 * 1024;
 
-/** Position of a line: offset in the file with that inode, which stays valid when the file is rotated. */
+/** A line with its position: the offset in the file with that inode, which stays valid when the file is rotated. */
 interface Line {
   readonly text: string;
   readonly inode: number;

@@ -31,7 +31,7 @@ interface SeenHealth {
   >;
 }
 
-/** Groups of checks. */
+/** Input of every check. */
 export interface DoctorContext {
   readonly configuration: LoadedConfiguration;
   readonly owner: OwnerState;

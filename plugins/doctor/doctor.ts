@@ -183,7 +183,7 @@ function failed(name: string, error: unknown): Finding {
   return trouble(`The check ${name} failed (${code}).`, todo);
 }
 
-/** Other warnings are never intended. */
+/** Reports an invalid configuration; without one, only checks of the machine can run. */
 async function withoutConfiguration(
   thrown: unknown,
   { clock, limitMs }: { readonly clock: Clock; readonly limitMs: number },

@@ -77,7 +77,7 @@ export interface ListedPlugin {
   readonly endpoints: number;
   /** Why its newest code or options need a restart. */
   readonly waiting: string | null;
-  /** Recent problems, newest last. */
+  /** The most recent fault; null for none. */
   readonly lastFault: { readonly at: string; readonly where: string; readonly message: string } | null;
 }
 

@@ -28,7 +28,7 @@ export interface ThreadDump {
 
 const probe = new URL('./stack-probe.js', import.meta.url);
 /** A busy main thread answers later; the worker itself needs a fraction of this. */
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 
 /** Fields read from Node's report, which also contains the environment. */
 const Report = z.object({
@@ -79,7 +79,7 @@ export class ThreadDumps {
 /** Stacks of the main thread, read by a worker, so that it works while that thread is busy. */
 async function sampleMainThread(): Promise<readonly (readonly string[])[]> {
   const worker = new Worker(probe, { env: {}, execArgv: [], name: 'stack probe' });
-  const timer = setTimeout(() => void worker.terminate(), PATIENCE_MS);
+  const timer = setTimeout(() => void worker.terminate(), TIMEOUT_MS);
   try {
     return await new Promise((resolve, reject) => {
       worker.once('message', (stacks: readonly (readonly string[])[]) => resolve(stacks));
