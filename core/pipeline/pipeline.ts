@@ -241,16 +241,16 @@ interface SnapshotDeps {
 
 /** The hooks, watchers and targets of one moment. */
 export class PipelineSnapshot implements HookList {
-  readonly #parts: SnapshotDeps;
+  readonly #deps: SnapshotDeps;
   /** Shared by all messages, hence created once. */
   readonly #delivery: DeliveryContext;
   readonly #stage: Pick<RunContext<Stage>, 'log' | 'hasTarget' | 'shadowed' | 'observe'>;
 
   readonly #held = new PendingWork();
 
-  constructor(parts: SnapshotDeps) {
-    const { hooks, targets, log, shadowed, observe } = parts;
-    this.#parts = parts;
+  constructor(deps: SnapshotDeps) {
+    const { hooks, targets, log, shadowed, observe } = deps;
+    this.#deps = deps;
     const hasTarget = (name: string) => targets.has(name);
     const ofMessages = [...hooks.message, ...hooks.deliver];
     const watched = observe === undefined ? { log, hasTarget } : { log, hasTarget, observe };
@@ -286,17 +286,17 @@ export class PipelineSnapshot implements HookList {
   }
 
   route(input: StageInput['rcptTo']): Decision | Promise<Decision> {
-    const routing = this.#parts.hooks.rcptTo.filter(({ phase }) => phase === 'route');
+    const routing = this.#deps.hooks.rcptTo.filter(({ phase }) => phase === 'route');
     return new HookRunner('rcptTo', routing, input, this.#stage).run();
   }
 
   /** In the order of execution. */
   hooks<S extends Stage>(stage: S): readonly RegisteredHook<S>[] {
-    return this.#parts.hooks[stage];
+    return this.#deps.hooks[stage];
   }
 
   isShadowed(plugin: string): boolean {
-    return this.#parts.shadowed.has(plugin);
+    return this.#deps.shadowed.has(plugin);
   }
 
   /** Decides as usual, reports each verdict, and counts nothing. */
@@ -305,11 +305,11 @@ export class PipelineSnapshot implements HookList {
     input: StageInput[S],
     trace: NonNullable<RunContext<S>['trace']>,
   ): Decision | Promise<Decision> {
-    return new HookRunner(stage, this.#parts.hooks[stage], input, { ...this.#stage, trace }).run();
+    return new HookRunner(stage, this.#deps.hooks[stage], input, { ...this.#stage, trace }).run();
   }
 
   target(name: string): DeliveryTarget | undefined {
-    return this.#parts.targets.get(name);
+    return this.#deps.targets.get(name);
   }
 
   deliver(transaction: Transaction, message: SpooledMessage, deadline?: DeliveryDeadline): Promise<DeliveryResult> {
@@ -317,7 +317,7 @@ export class PipelineSnapshot implements HookList {
   }
 
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void {
-    tell(this.#parts.watchers[event], data);
+    tell(this.#deps.watchers[event], data);
   }
 
   #run<S extends Stage>(
@@ -326,7 +326,7 @@ export class PipelineSnapshot implements HookList {
     change?: RunContext<S>['change'],
   ): Decision | Promise<Decision> {
     const context = change === undefined ? this.#stage : { ...this.#stage, change };
-    return new HookRunner(stage, this.#parts.hooks[stage], input, context).run();
+    return new HookRunner(stage, this.#deps.hooks[stage], input, context).run();
   }
 }
 

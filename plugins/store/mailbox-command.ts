@@ -27,7 +27,7 @@ export const mailboxCommand: Command<unknown> = {
         folders.reduce((sum, { total }) => sum + total, 0),
         'message',
       );
-      const answer = await terminal.ask(`Remove the mailbox ${name} with ${messages} for good? Type yes: `);
+      const answer = await terminal.ask(`Remove the mailbox ${name} with ${messages} permanently? Type yes: `);
       if (answer.trim().toLowerCase() !== 'yes') throw startError('Nothing was removed.');
     }
     await answered(owner, 'DELETE', path);

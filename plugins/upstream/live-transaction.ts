@@ -203,7 +203,7 @@ export async function sendAnew(
   });
 }
 
-/** Uses a connection of the client when the server is told its identity. */
+/** Uses a connection for this client alone when the server receives its identity (XCLIENT). */
 function callOf({ settings }: Upstream, { session }: Transaction, signal: AbortSignal): Call {
   if (!settings.xclient || session.internal === true) return { signal };
   return { signal, client: { session, identity: identityOf(session) } };

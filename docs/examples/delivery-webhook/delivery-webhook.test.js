@@ -157,14 +157,14 @@ test('an event that the target does not want is dropped, and one that is too old
 });
 
 test('of too many events, or too large ones, the later are dropped and counted', async (t) => {
-  const options = { url: 'http://127.0.0.1:9/', secret, mostEvents: 3 };
+  const options = { url: 'http://127.0.0.1:9/', secret, maxEvents: 3 };
   const site = await drive(deliveryWebhook, { test: t, options });
   for (let n = 0; n < 5; n += 1) {
     await site.emit('outcome');
     await until(site, ({ waiting }) => waiting >= Math.min(n + 1, 3));
   }
   assert.equal(await site.metric('delivery_webhook_events_total', { result: 'dropped' }), 2);
-  await site.reconfigure({ ...options, mostEvents: 100, mostBytes: 1000 });
+  await site.reconfigure({ ...options, maxEvents: 100, maxBytes: 1000 });
   await site.emit('outcome');
   assert.equal(await site.metric('delivery_webhook_events_total', { result: 'dropped' }), 3);
 });

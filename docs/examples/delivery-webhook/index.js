@@ -13,8 +13,8 @@ const Options = z.strictObject({
   events: z.array(z.enum(names)).default(['delivered', 'deferred', 'bounced', 'outcome']),
   timeout: z.number().min(0.1).max(60).default(10).describe('For one try. Seconds.'),
   giveUp: z.int().min(60).max(2_592_000).default(86_400).describe('What is older is dropped when it fails. Seconds.'),
-  mostEvents: z.int().min(1).max(100_000).default(10_000).describe('When so many wait, new ones are dropped.'),
-  mostBytes: z.int().min(1000).max(100_000_000).default(16_000_000).describe('The same, when they are so large.'),
+  maxEvents: z.int().min(1).max(100_000).default(10_000).describe('Maximum of waiting events; new ones are dropped.'),
+  maxBytes: z.int().min(1000).max(100_000_000).default(16_000_000).describe('The same, when they are so large.'),
 });
 const refusals = ['400', '413', '422']; // the event itself is not wanted; what else is not 2xx may be gone tomorrow
 const longestPauseMs = 300_000;
@@ -39,7 +39,7 @@ export const deliveryWebhook = definePlugin({
     for (const event of names) smtp.watch(event, (about) => keep(event, about));
     async function keep(/** @type {typeof names[number]} */ event, /** @type {object} */ about) {
       if (!options.events.includes(event)) return;
-      if (waiting.size >= options.mostEvents || bytes >= options.mostBytes) return events.inc({ result: 'dropped' });
+      if (waiting.size >= options.maxEvents || bytes >= options.maxBytes) return events.inc({ result: 'dropped' });
       const at = now();
       const head = { id: `${at.replaceAll(/\D/g, '')}-${randomUUID()}`, event, at, server: configuration.hostname };
       const body = JSON.stringify({ ...head, ...plain(about), ...head });

@@ -54,7 +54,7 @@ test('users, submission, allowed networks and unknown recipients never wait', as
 });
 
 test('whoever does not come again, or is silent for long, is forgotten', async (t) => {
-  const site = await drive(greylisting, { test: t, options: { delay: 60, patience: 3600, retention: 86_400 } });
+  const site = await drive(greylisting, { test: t, options: { delay: 60, expiry: 3600, retention: 86_400 } });
   await site.rcpt(anna);
   await site.clock.advance({ hours: 2 });
   assert.equal((await site.rcpt(anna)).code, 451, 'it begins anew');

@@ -7,7 +7,7 @@ import { networkOf, parseNetworks, writeFileAtomic } from 'postern/plugin';
 const seconds = (/** @type {number} */ usual) => z.int().min(1).max(31_536_000).default(usual);
 const Options = z.strictObject({
   delay: seconds(300).describe('So long a new pair has to wait. Seconds.'),
-  patience: seconds(172_800).describe('A waiting pair that does not come again in that time is forgotten. Seconds.'),
+  expiry: seconds(172_800).describe('Seconds after which a waiting pair is forgotten.'),
   retention: seconds(3_110_400).describe('A known pair is forgotten when it was silent for so long. Seconds.'),
   allow: z.array(z.string()).default(['127.0.0.0/8', '::1']).describe('Addresses and networks that never wait.'),
   ipv4Prefix: z.int().min(8).max(32).default(24).describe('Clients with so many bits in common are one.'),
@@ -64,7 +64,7 @@ export const greylisting = definePlugin({
 
     const save = () => (saving = saving.then(sweepAndWrite, sweepAndWrite));
     async function sweepAndWrite() {
-      for (const [pair, first] of waiting) if (first + options.patience * 1000 < clock.now()) waiting.delete(pair);
+      for (const [pair, first] of waiting) if (first + options.expiry * 1000 < clock.now()) waiting.delete(pair);
       for (const [pair, last] of known) if (last + options.retention * 1000 < clock.now()) known.delete(pair);
       const now = changes;
       let lines = '';

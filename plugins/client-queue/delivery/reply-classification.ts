@@ -115,10 +115,10 @@ function digitOf(code: number, line: string, step: ClientStep | null): Pick<Repl
     return { action: 'defer', because: '552 to RCPT means too many recipients for one delivery, like 452.' };
   }
   if (code >= 500 && step !== null && ofConnection.has(step)) {
-    const because = `It was said before the mail was named (${step}): it is for good only when all servers say so.`;
+    const because = `It was said before the mail was named (${step}): it is permanent only when all servers say so.`;
     return { action: step === 'greeting' || step === 'hello' ? 'bounce' : 'defer', because };
   }
-  if (code >= 500) return { action: 'bounce', because: 'A code that begins with 5 is a no for good.' };
+  if (code >= 500) return { action: 'bounce', because: 'A code that begins with 5 is a permanent refusal.' };
   return { action: 'defer', because: 'Other codes are temporary: the mail is tried again.' };
 }
 

@@ -56,7 +56,7 @@ const subjects = {
 const introductions = {
   failed: 'Your message could not be delivered to those who are listed below, and it is not tried again for them.',
   delayed:
-    'Your message has not reached everybody yet. You need not do anything: it is tried again, and you will be told if it fails for good.',
+    'Your message has not reached everybody yet. You need not do anything: it is tried again, and you will be notified if it fails permanently.',
   delivered: 'As you asked to be told: your message has been delivered.',
   relayed:
     'As you asked to be told: your message was passed on to the server of the recipient. That server does not tell what becomes of it.',

@@ -197,7 +197,7 @@ function batchesOf(pending: readonly { readonly entry: Entry; readonly notice: N
 
 const wishes = { failed: 'failure', delayed: 'delay', relayed: 'success', delivered: 'success' } as const;
 
-/** Without recipients for whom the sender wants no notice. */
+/** The notices that the sender asked for. */
 function meantOf(entry: Entry, notices: readonly Notice[]): readonly Notice[] {
   const byAddress = new Map(
     entry.recipients.map((recipient): [string, QueuedRecipient] => [recipient.address, recipient]),

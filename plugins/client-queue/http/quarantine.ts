@@ -109,7 +109,7 @@ const reading = ({ queue, routes }: Deps) =>
   defineEndpoint({
     method: 'GET',
     path,
-    summary: 'One quarantined file; for a message, its header fields',
+    summary: 'One quarantined file; for a message, its sender, recipients and subject',
     group,
     access: 'operate',
     params: Params,
@@ -216,7 +216,7 @@ const discarding = ({ queue }: Deps) =>
       const { size, reason } = await quarantinedOf(name, queue);
       if (!request.confirmed) {
         return ask(request, {
-          question: `Remove ${name} (${pluralize(size, 'byte')}) for good? It was set aside for this reason: ${reason}`,
+          question: `Remove ${name} (${pluralize(size, 'byte')}) permanently? Reason of the quarantine: ${reason}`,
           fields: { _method: 'DELETE' },
           label: 'Remove it',
           back: pathOf(name),

@@ -74,7 +74,7 @@ export const charts: readonly Chart[] = [
     series: [
       rate('accepted', 'accepted', 'postern_mail_accepted_total'),
       rate('deferred', 'refused for now (4xx)', 'postern_mail_rejected_total', { class: '4xx' }),
-      rate('rejected', 'refused for good (5xx)', 'postern_mail_rejected_total', { class: '5xx' }),
+      rate('rejected', 'refused permanently (5xx)', 'postern_mail_rejected_total', { class: '5xx' }),
     ],
   },
   {

@@ -32,7 +32,7 @@ type LogsQuery = z.output<typeof Query>;
 const Answer = z.object({
   items: z.array(
     z.object({
-      at: z.string().describe('File and byte: the place of the line for good.'),
+      at: z.string().describe('File and byte: a permanent address of the line.'),
       matched: z.boolean().describe('False for lines of the context.'),
       line: z.record(z.string(), z.unknown()).describe('As it was logged.'),
     }),

@@ -125,7 +125,7 @@ function pageOf(history: MetricHistory, health: HealthOverview, clock: Clock, pe
       {
         label: 'Refused',
         value: formatValue('rate', last('deferred') + last('rejected')),
-        hint: 'for now and for good',
+        hint: 'temporarily and permanently',
       },
       {
         label: 'Accept time, p95',

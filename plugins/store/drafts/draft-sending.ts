@@ -57,7 +57,7 @@ const queueTargets = new Set<string>([targets.relay, targets.hold]);
 /** Fields left by an earlier transport, and fields that are written anew. */
 const removed = ['date', 'return-path', 'received', 'delivered-to', 'x-postern-draft'];
 
-/** Id of the transaction for a version of a draft, whoever submits it. */
+/** Transaction id of a version of a draft, the same for every request. */
 const transactionOf = ({ draftId, revision }: DraftMark): string => `${draftId}-${revision}`;
 
 /** Submits drafts. A sent draft is a message in Sent; submitting the same one again sends nothing. */

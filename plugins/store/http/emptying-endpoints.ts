@@ -66,7 +66,7 @@ function deletingAll(deps: StoreDeps): AnyEndpoint {
       if (body.dryRun === true) return respond({ model: await dryDelete(deps, mailbox, folder, ids, 'deleted') });
       if (!request.confirmed) {
         return ask(request, {
-          question: `Delete all ${pluralize(ids.length, 'message')} of ${folder.name} for good? ${pluralize(unread, 'message')} of them nobody has read.`,
+          question: `Delete all ${pluralize(ids.length, 'message')} of ${folder.name} permanently? ${pluralize(unread, 'message')} of them nobody has read.`,
           fields: { folder: folder.name, expect: String(ids.length) },
           label: 'Delete all of them',
           back: folderHref(names.describe(mailbox), folder.name),
@@ -79,7 +79,7 @@ function deletingAll(deps: StoreDeps): AnyEndpoint {
 
 function cleaning(deps: StoreDeps): AnyEndpoint {
   const { reader, names, clock } = deps;
-  const months = z.int().min(1).max(1200).default(3).describe('Messages that came longer ago are deleted for good.');
+  const months = z.int().min(1).max(1200).default(3).describe('Messages that came longer ago are deleted permanently.');
   return defineEndpoint({
     method: 'POST',
     path: `${mailboxPath}/messages/cleanup`,
@@ -99,7 +99,7 @@ function cleaning(deps: StoreDeps): AnyEndpoint {
       if (!request.confirmed) {
         const day = new Date(before).toISOString().slice(0, 10);
         return ask(request, {
-          question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} that came before ${day} for good?`,
+          question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} that came before ${day} permanently?`,
           fields: { folder: folder.name, months: String(body.months), expect: String(ids.length) },
           label: 'Delete them',
           back: folderHref(names.describe(mailbox), folder.name),
@@ -133,7 +133,7 @@ async function removeForGood(
     status: 200,
     model: { [count]: deleted },
     location: folderHref(names.describe(mailbox), folder.name),
-    notice: `${pluralize(deleted, 'message')} deleted for good.`,
+    notice: `${pluralize(deleted, 'message')} deleted permanently.`,
     audit: { action, selector: { folder: folder.name }, counts: { deleted } },
   });
 }
@@ -173,7 +173,7 @@ function removing({ reader, editor, names }: StoreDeps): AnyEndpoint {
       const size = folders.reduce((sum, folder) => sum + folder.size, 0);
       if (!request.confirmed) {
         const what = `${pluralize(messages, 'message')} in ${pluralize(folders.length, 'folder')}`;
-        const question = `Delete the mailbox ${mailbox}, with ${what}, for good?`;
+        const question = `Delete the mailbox ${mailbox}, with ${what}, permanently?`;
         const back = mailboxHref(identity);
         return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete the mailbox', back });
       }

@@ -154,7 +154,7 @@ function removal(deps: StoreDeps): AnyEndpoint {
         );
         const messages = going.reduce((sum, { total }) => sum + total, 0);
         const below = going.length > 1 ? ` and ${pluralize(going.length - 1, 'folder')} below it` : '';
-        const question = `Delete the folder ${folder.name}${below}, with ${pluralize(messages, 'message')}, for good?`;
+        const question = `Delete the folder ${folder.name}${below}, with ${pluralize(messages, 'message')}, permanently?`;
         return ask(request, { question, fields: { _method: 'DELETE' }, label: 'Delete it', back: home });
       }
       const condition = asRead(deps, mailbox, folder, request);

@@ -99,7 +99,7 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
       }
       const forGood = body.permanent === true || deletesForGood(folder);
       if (forGood && !request.confirmed) {
-        const question = `Delete ${pluralize(ids.length, 'message')} of ${folder.name} for good?`;
+        const question = `Delete ${pluralize(ids.length, 'message')} of ${folder.name} permanently?`;
         const chosen =
           body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
         const fields = { folder: folder.name, permanent: 'true', ...chosen, expect: String(ids.length) };
@@ -112,7 +112,7 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
         status: 200,
         model,
         location: back,
-        notice: `${pluralize(model.deleted, 'message')} ${forGood ? 'deleted for good' : 'moved to Trash'}.`,
+        notice: `${pluralize(model.deleted, 'message')} ${forGood ? 'deleted permanently' : 'moved to Trash'}.`,
         audit: {
           action: forGood ? 'messages.delete' : 'messages.trash',
           selector: { folder: folder.name },

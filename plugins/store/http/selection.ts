@@ -233,7 +233,7 @@ function onlySelector(body: SelectionBody, { representation }: EndpointRequest):
 function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back: string) {
   const chosen = body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
   return ask(request, {
-    question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} for good?`,
+    question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} permanently?`,
     fields: { action: 'delete', ...chosen, expect: String(ids.length), back: body.back },
     label: 'Delete permanently',
     back,
@@ -252,7 +252,7 @@ async function carryOut(deps: StoreDeps, { mailbox, folder, ids, body }: Work) {
   }
   if (action === 'delete') {
     const { deleted, notFound } = await messages.discard(mailbox, folder, ids);
-    const how = deletesForGood(folder) ? 'deleted for good' : 'moved to Trash';
+    const how = deletesForGood(folder) ? 'deleted permanently' : 'moved to Trash';
     return { changed: deleted, notFound, notice: `${pluralize(deleted, 'message')} ${how}.` };
   }
   const { updated, notFound } = await messages.mark(mailbox, folder, ids, action);

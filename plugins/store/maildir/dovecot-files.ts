@@ -99,7 +99,7 @@ const lockTries = 100;
  * would treat them as expunged, and give them new UIDs when it sees them again. It does not scan while its lock on the
  * UID list is held. When that lock is not available in time, or there is no such list, the task runs without it:
  * nothing is lost.
- * @param task is told whether Dovecot is locked out
+ * @param task its argument is true while Dovecot is locked out
  */
 export async function whileUidsAreLocked<T>(
   folder: string,

@@ -151,7 +151,7 @@ suite('folders over HTTP', () => {
     const path = `${home}/folders/A?recursive=true`;
     const asked = await site.operator.request(path, { ...page, form: { _method: 'DELETE' } });
     assert.equal(asked.status, 200);
-    assert.match(asked.text, /Delete the folder A and 1 folder below it, with 1 message, for good\?/);
+    assert.match(asked.text, /Delete the folder A and 1 folder below it, with 1 message, permanently\?/);
     const done = await site.operator.request(path, { ...page, form: { _method: 'DELETE', confirm: 'yes' } });
     assert.equal(done.status, 303);
     assert.match(done.headers.get('location') ?? '', /^\/store\/example.org\/ann\?notice=/);
@@ -332,7 +332,7 @@ suite('messages over HTTP', () => {
     assert.deepEqual(await idsOf(site, 'INBOX'), [ids[0]]);
     const trash = `${home}/folders/Trash/selection`;
     const asked = await send({ action: 'delete', filter: 'all=true', toFolder: '', expect: '2' }, trash);
-    assert.match(asked.text, /Delete 2 messages of Trash for good\?/);
+    assert.match(asked.text, /Delete 2 messages of Trash permanently\?/);
     assert.match(asked.text, /name="filter" value="all=true"/);
     const confirmed = { action: 'delete', filter: 'all=true', expect: '2', confirm: 'yes' };
     assert.equal((await send(confirmed, trash)).status, 303);

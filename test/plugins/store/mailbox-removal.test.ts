@@ -37,7 +37,7 @@ suite('a mailbox is removed', () => {
     await admin.json('/users/anna@localhost', { method: 'DELETE' });
     assert.match((await admin.request(home, page)).text, /Delete mailbox/);
     const asked = await admin.request(home, { ...page, form: { _method: 'DELETE' } });
-    assert.match(asked.text, /Delete the mailbox anna@localhost, with 2 messages in 2 folders, for good\?/);
+    assert.match(asked.text, /Delete the mailbox anna@localhost, with 2 messages in 2 folders, permanently\?/);
     assert.ok(await isThere(path));
     const done = await admin.json(home, { method: 'DELETE' });
     assert.deepEqual(done, { mailbox: 'anna@localhost', folders: 2, messages: 2, size: 2 * text.length });
