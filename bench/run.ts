@@ -6,6 +6,7 @@ import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
 import { relay } from './relay.js';
+import { soak } from './soak.js';
 import { start } from './start.js';
 
 /** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
@@ -19,6 +20,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   memory,
   start,
   instrumentation,
+  soak,
 };
 
 const [name = 'receive', ...args] = process.argv.slice(2);

@@ -29,14 +29,14 @@ export async function runSenders(input: SendersInput): Promise<number> {
   return (performance.now() - started) / 1000;
 }
 
-function messageOf(bytes: number): Buffer {
+export function messageOf(bytes: number): Buffer {
   const line = `${'x'.repeat(70)}\r\n`;
   const head = 'From: bench@localhost\r\nTo: postmaster@localhost\r\nSubject: bench\r\n\r\n';
   return Buffer.from(`${head}${line.repeat(Math.ceil((bytes - head.length) / line.length))}.\r\n`);
 }
 
 /** A lock-step SMTP client that expects success. */
-class Session {
+export class Session {
   readonly #socket: Socket;
   #buffer = '';
   #waiting:
@@ -57,9 +57,9 @@ class Session {
     return session;
   }
 
-  async send(message: Buffer): Promise<void> {
+  async send(message: Buffer, recipient = 'postmaster@localhost'): Promise<void> {
     await this.#say('MAIL FROM:<bench@localhost>\r\n', '250');
-    await this.#say('RCPT TO:<postmaster@localhost>\r\n', '250');
+    await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
     await this.#say('DATA\r\n', '354');
     await this.#say(message, '250');
   }

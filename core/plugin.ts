@@ -2,13 +2,14 @@ import type { Counter, Gauge, Histogram } from 'prom-client';
 import { z } from 'zod';
 import type { Clock } from './clock.js';
 import type { Command } from './cli/command.js';
-import type { DeliveryTarget } from './contracts/delivery-target.js';
+import type { DeliveryTarget } from './pipeline/delivery-target.js';
 import type { DoctorCheck } from './contracts/doctor-check.js';
-import type { HealthCheck } from './host/health.js';
+import type { HealthCheck } from './contracts/health.js';
 import type { AnyEndpoint, Role } from './http/endpoint.js';
+import type { NavigationGroup } from './http/pages.js';
 import { definitionKeys, kitVersion } from './host/declaration.js';
 import type { Log } from './log/log.js';
-import type { Services, ServiceValues } from './host/service.js';
+import type { Services, ServiceValues } from './contracts/service.js';
 import type { Outcome, WatchedEvent, Watcher } from './pipeline/events.js';
 import type { Hook, HookOptions } from './pipeline/hook.js';
 import type { Stage } from './pipeline/verdict.js';
@@ -23,13 +24,16 @@ export interface PluginContext {
     mount(endpoints: readonly AnyEndpoint[]): void;
     /**
      * A link in the navigation of every page, for accounts with the role. Links of site plugins follow those of the
-     * server, sorted by `order`, then by title.
+     * server, sorted by `order`, then by title, below `Site` unless they name a `group`. The link is the
+     * current one on pages below `section`, by default below `href`.
      */
     navigate(link: {
       readonly title: string;
       readonly href: string;
       readonly order: number;
       readonly role: Role;
+      readonly group?: NavigationGroup;
+      readonly section?: string;
     }): void;
   };
   readonly smtp: {
@@ -193,7 +197,7 @@ export { accept, change, defer, discard, hold, next, reject, route } from './pip
 export type { Verdict, Hop, Change } from './pipeline/verdict.js';
 /** For the schemas of options and endpoints: a site plugin needs no zod of its own. */
 export { z } from 'zod';
-export { service } from './host/service.js';
+export { service } from './contracts/service.js';
 export { problem, isProblem } from './problem.js';
 export { defineEndpoint, respond } from './http/endpoint.js';
 export type { AnyEndpoint, Endpoint, EndpointRequest, Response } from './http/endpoint.js';
@@ -207,17 +211,18 @@ export { mailboxes } from './contracts/mailboxes.js';
 export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 /** Marks an option as secret: it is never shown. */
-export { secret } from './config/outline.js';
+export { secret } from './contracts/outline.js';
 export { abortAfter } from './concurrency.js';
 export { writeFileAtomic } from './disk/atomic.js';
 export { networkOf, reversedAddress } from './net/ip-address.js';
 export { parseNetworks, type NetworkSet } from './net/networks.js';
 /** Types for the functions that a plugin is made of. */
 export type { Clock } from './clock.js';
-export type { Command, CommandInput, OwnerCall, Terminal } from './cli/command.js';
-export type { Delivery, DeliveryTarget, RecipientOutcome } from './contracts/delivery-target.js';
+export type { Command, CommandInput, Terminal } from './cli/command.js';
+export type { Delivery, DeliveryTarget, RecipientOutcome } from './pipeline/delivery-target.js';
 export type { Directory, MailUser } from './contracts/directory.js';
-export type { HealthReport } from './host/health.js';
+export type { HealthReport } from './contracts/health.js';
+export type { OwnerCall } from './contracts/server.js';
 export type { Log } from './log/log.js';
 export { parseAddress, type Address } from './mime/address.js';
 export type { Hook, HookOptions, Phase, StageInput } from './pipeline/hook.js';

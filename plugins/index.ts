@@ -6,7 +6,18 @@ import { monitoring } from './monitoring/index.js';
 import { pipeline } from './pipeline/index.js';
 import { proxy } from './upstream/proxy/index.js';
 import { store } from './store/index.js';
+import { trace } from './trace/index.js';
 import { users } from './users/index.js';
 
 /** The plugins that come with the server. */
-export const builtIns: readonly Plugin[] = [config, users, store, clientQueue, proxy, lmtp, pipeline, monitoring];
+export const builtIns: readonly Plugin[] = [
+  config,
+  users,
+  store,
+  clientQueue,
+  proxy,
+  lmtp,
+  pipeline,
+  trace,
+  monitoring,
+];

@@ -25,7 +25,22 @@ function switchTheme({ currentTarget }) {
   showTheme(currentTarget);
 }
 
+/** Groups of the navigation that were closed stay closed, but the one of the current page. */
+function keepGroups() {
+  const closed = new Set(JSON.parse(localStorage.getItem('closed-groups') ?? '[]'));
+  for (const group of document.querySelectorAll('.nav.wide .nav-group')) {
+    const { group: name } = group.dataset;
+    if (closed.has(name) && !group.querySelector('[aria-current]')) group.open = false;
+    group.addEventListener('toggle', () => {
+      if (group.open) closed.delete(name);
+      else closed.add(name);
+      localStorage.setItem('closed-groups', JSON.stringify([...closed]));
+    });
+  }
+}
+
 document.addEventListener('DOMContentLoaded', () => {
+  keepGroups();
   for (const button of document.querySelectorAll('[data-theme-switch]')) {
     button.hidden = false;
     showTheme(button);

@@ -110,7 +110,7 @@ function takenWith(file: string, taken = new Set<string>()): ReadonlySet<string>
   return taken;
 }
 
-test('the command starts from few files, and no package is read before somebody needs it', () => {
+test('the command starts from few files, and no package is read before it is needed', () => {
   const started = readdirSync(join(projectRoot, 'dist', 'server')).filter((name) => /^(entry|part-.*)\.js$/.test(name));
   const taken = [...new Set(started.flatMap((name) => [...takenWith(name)]))];
   assert.deepEqual(

@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.js';
+import type { OwnerCall } from '../contracts/server.js';
 
 /** Options of single commands: `--json`, `--typescript`, `--dry-run`. */
 export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
@@ -59,24 +60,6 @@ export interface Terminal {
   /** The same without echo. */
   askSecret(question: string): Promise<string>;
 }
-
-export interface OwnerAnswer {
-  readonly status: number;
-  /** Parsed JSON; a problem document when the status is 400 or more. */
-  readonly body: unknown;
-}
-
-/**
- * Calls the running server over HTTP with the role `admin` and JSON. Resolves for statuses of 400 and more, too.
- *
- * @param path absolute, its parameters already encoded: `/users/anna%40example.org`
- * @throws start error when the server cannot be reached
- */
-export type OwnerCall = (
-  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
-  path: string,
-  body?: unknown,
-) => Promise<OwnerAnswer>;
 
 /** Environment of a CLI command: working directory, variables, output. */
 export interface CommandEnvironment {

@@ -58,17 +58,17 @@ function signIn(password: string | undefined): readonly string[] {
 /** Prefers a listener that needs no sign-in. */
 function tryIt({ http, listeners, configuration, commandFor }: WelcomeContext): readonly string[] {
   const [domain = 'localhost'] = configuration.domains;
-  const doors = configuration.settings.smtp.listeners.flatMap((settings, index) => {
+  const receiving = configuration.settings.smtp.listeners.flatMap((settings, index) => {
     const { host, port } = listeners[index] ?? {};
     return host === undefined || port === undefined || takesNoMail(settings) ? [] : [{ settings, host, port }];
   });
-  const door = doors.find(({ settings }) => settings.mode !== 'submission') ?? doors[0];
+  const listener = receiving.find(({ settings }) => settings.mode !== 'submission') ?? receiving[0];
   const add = `  Add a user  ${commandFor(`user add NAME@${domain}`)}`;
   const read = `  Then read   ${http}/store/${domain}/postmaster`;
-  if (door === undefined) return ['', add];
-  const words = [`--server ${reachable(door.host)}:${door.port}`, ...swaksArguments(door.settings, domain)];
+  if (listener === undefined) return ['', add];
+  const words = [`--server ${reachable(listener.host)}:${listener.port}`, ...swaksArguments(listener.settings, domain)];
   const send = `  Try it      swaks ${words.join(' ')} --to postmaster@${domain}`;
-  return door.settings.mode === 'submission' ? ['', add, send, read] : ['', send, read, add];
+  return listener.settings.mode === 'submission' ? ['', add, send, read] : ['', send, read, add];
 }
 
 /** Arguments of swaks(1). */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type InvalidPlace, startError, type StartError } from '../problem.js';
 import type { ConfigFile } from './file.js';
-import { childOutline, knownKeys, type Outline } from './outline.js';
+import { childOutline, knownKeys, type Outline } from '../contracts/outline.js';
 import { firstPositionText, joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** A mistake in the configuration, as a line for an operator: place, key, reason, what to write instead. */

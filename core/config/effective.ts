@@ -1,6 +1,6 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
 import { MASK } from '../log/redact.js';
-import { childOutline, descriptionOf, isSecret, type Outline } from './outline.js';
+import { childOutline, descriptionOf, isSecret, type Outline } from '../contracts/outline.js';
 import { joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** Origins of values that are not defaults. */

@@ -16,7 +16,7 @@ import { LayerFolder } from './layer-folder.js';
 import { mergeLayers, enablesLayers, forbiddenKeyComplaints, type MergedLayers } from './layered.js';
 import { maskedText } from './masking.js';
 import { ServerOptions, type ServerSettings } from './options.js';
-import { schemaOutline, type Outline } from './outline.js';
+import { schemaOutline, type Outline } from '../contracts/outline.js';
 import { joinPath, type KeyPath } from './positions.js';
 import { resolveSecrets } from './secrets.js';
 

@@ -1,6 +1,6 @@
 import type { EffectiveValue } from '../contracts/server.js';
 import { isSecretName, MASK, redact, redactText } from '../log/redact.js';
-import { childOutline, isSecret, type Outline } from './outline.js';
+import { childOutline, isSecret, type Outline } from '../contracts/outline.js';
 import { type KeyPath, spansOf } from './positions.js';
 
 /** Masks an effective value: by the schema, or by its name or form where a plugin's author did not mark it. */

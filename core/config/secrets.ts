@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { childOutline, isSecret, type Outline } from './outline.js';
+import { childOutline, isSecret, type Outline } from '../contracts/outline.js';
 import { joinPath, type KeyPath } from './positions.js';
 
 /** Where a secret was found, other than in the configuration file. */

@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** A file of a source. */
 export interface SourceFile {

@@ -11,5 +11,7 @@ export const folderOwners: Readonly<Record<string, string>> = {
   queue: 'client-queue',
   spool: 'the server',
   'spool-log': 'the server',
+  trace: 'trace',
+  traffic: 'monitoring',
   uploads: 'the server',
 };

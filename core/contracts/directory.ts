@@ -1,5 +1,5 @@
 import type { Address } from '../mime/address.js';
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** A mail user, who may authenticate for submission and owns a mailbox. */
 export interface MailUser {

@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** A mail server of a domain; `exchange` is empty for a null MX (RFC 7505). */
 export interface MxAnswer {

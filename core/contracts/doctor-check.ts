@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import type { OwnerCall } from '../cli/command.js';
+import type { OwnerCall } from './server.js';
 import type { Resolver } from '../dns/resolver.js';
 
 /** In the order of the report. */

@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 import type { Phase } from '../pipeline/hook.js';
 import type { Stage } from '../pipeline/verdict.js';
 

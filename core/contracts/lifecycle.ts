@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** For what must end when the server is told to stop, before it has stopped. */
 export interface Lifecycle {

@@ -1,8 +1,8 @@
 import type { Address } from '../mime/address.js';
-import { service } from '../host/service.js';
+import { service } from './service.js';
 import type { Transaction } from '../pipeline/transaction.js';
 import type { Hop } from '../pipeline/verdict.js';
-import type { RecipientOutcome } from './delivery-target.js';
+import type { RecipientOutcome } from '../pipeline/delivery-target.js';
 
 /** A queued message that is delivered to targets of this server now. */
 export interface Parcel {

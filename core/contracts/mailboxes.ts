@@ -1,5 +1,5 @@
 import type { Address, Domain, LocalPart } from '../mime/address.js';
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** A validated mailbox name: safe to build a path from. Made by `parseMailboxName` only. */
 export interface MailboxName {

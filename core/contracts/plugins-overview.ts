@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** A fault of a plugin. */
 export interface PluginFault {

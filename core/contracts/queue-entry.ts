@@ -1,3 +1,5 @@
+import type { Notify } from '../smtp/protocol/parameters.js';
+
 /** Entries of the relay queue. Times are milliseconds since the epoch. */
 
 export const entryStates = [
@@ -13,9 +15,6 @@ export const entryStates = [
 export type EntryState = (typeof entryStates)[number];
 /** States in which an entry is not finished. */
 export const openStates = ['queued', 'active', 'deferred', 'held'] as const satisfies readonly EntryState[];
-
-/** When the sender wants a DSN for a recipient (RFC 3461 §4.1); absent: for failures and delays. */
-export type Notify = 'success' | 'failure' | 'delay' | 'never';
 
 export interface NewRecipient {
   /** Canonical spelling, as in the envelope. */

@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 import type { Entry } from './queue-entry.js';
 import type { EntryFilter, EntryPage, ListOptions, QueueStatistics } from './queue-list.js';
 

@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** The server's own log for readers: files of JSON lines, and each line as it is written. */
 export interface ServerLog {

@@ -1,7 +1,7 @@
-import type { ComponentHealth, HealthState } from '../host/health.js';
 import type { EndpointDescription } from '../http/endpoint.js';
 import type { HookDescription } from '../pipeline/hook.js';
-import { service } from '../host/service.js';
+import type { ComponentHealth, HealthState } from './health.js';
+import { service } from './service.js';
 
 export type Origin = 'default' | 'file' | 'environment' | 'command line' | 'generated';
 
@@ -161,3 +161,21 @@ export interface Catalogue {
   listeners?(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
 }
 export const catalogue = service<Catalogue>('postern.catalogue');
+
+/**
+ * Calls the running server over HTTP with the role `admin` and JSON. Resolves for statuses of 400 and more, too.
+ *
+ * @param path absolute, its parameters already encoded: `/users/anna%40example.org`
+ * @throws start error when the server cannot be reached
+ */
+export type OwnerCall = (
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE',
+  path: string,
+  body?: unknown,
+) => Promise<OwnerAnswer>;
+
+export interface OwnerAnswer {
+  readonly status: number;
+  /** Parsed JSON; a problem document when the status is 400 or more. */
+  readonly body: unknown;
+}

@@ -1,4 +1,4 @@
-import { service } from '../host/service.js';
+import { service } from './service.js';
 
 /** A time in which the event loop did not turn: no client got an answer. */
 export interface SeenStall {

@@ -1,5 +1,5 @@
 import type { Address } from '../mime/address.js';
-import { service } from '../host/service.js';
+import { service } from './service.js';
 import type { Hop } from '../pipeline/verdict.js';
 
 /** A message from a known submitter: a draft, a DSN, the mail of a plugin. */

@@ -1,5 +1,5 @@
 import { isAbsolute } from 'node:path';
-import type { Services } from './service.js';
+import type { Services } from '../contracts/service.js';
 
 /** Fields of a plugin as JavaScript may have set them. */
 type Declaration = Readonly<Record<'needs' | 'uses' | 'provides', Services>> &

@@ -1,27 +1,6 @@
 import type { Clock } from '../clock.js';
+import type { ComponentHealth, HealthCheck, HealthReport, HealthState } from '../contracts/health.js';
 import { markOf, runAs } from '../watchdog/running-code.js';
-
-/** State of one component (listener, store, disk, …). `degraded` still works; `down` makes `/health` answer 503. */
-export type HealthState = 'up' | 'degraded' | 'down';
-
-export interface HealthReport {
-  readonly status: HealthState;
-  /** A sentence for an operator when the state is not up. */
-  readonly why?: string;
-  /** What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. */
-  readonly figures?: Readonly<Record<string, number>>;
-}
-
-/** Called on demand; must answer within milliseconds, from what is already known. */
-export type HealthCheck = () => HealthReport;
-
-export interface ComponentHealth {
-  readonly status: HealthState;
-  /** ISO 8601 time of the last change of state. */
-  readonly since: string;
-  readonly why: string | null;
-  readonly figures?: Readonly<Record<string, number>>;
-}
 
 interface Component {
   readonly plugin: string;
@@ -58,14 +37,14 @@ export class HealthRegistry {
     }
     const mark = markOf(plugin, `health check ${component}`);
     const entry: Component = { plugin, check: () => runAs(mark, check), seen: { status: 'up', since: this.#now() } };
-    this.#keep([...this.#components, [component, entry]]);
-    return () => this.#keep([...this.#components].filter(([, other]) => other !== entry));
+    this.#setComponents([...this.#components, [component, entry]]);
+    return () => this.#setComponents([...this.#components].filter(([, other]) => other !== entry));
   }
 
   status(): HealthState {
     let worst: HealthState = 'up';
     for (const component of this.#components.values()) {
-      const { status } = this.#look(component);
+      const { status } = this.#examine(component);
       if (severity[status] > severity[worst]) worst = status;
     }
     return worst;
@@ -76,18 +55,24 @@ export class HealthRegistry {
   }
 
   components(): Readonly<Record<string, ComponentHealth>> {
-    return Object.fromEntries(Array.from(this.#components, ([name, component]) => [name, this.#look(component)]));
+    return Object.fromEntries(Array.from(this.#components, ([name, component]) => [name, this.#examine(component)]));
   }
 
-  #keep(components: readonly (readonly [string, Component])[]): void {
+  #setComponents(components: readonly (readonly [string, Component])[]): void {
     this.#components = new Map(components.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   }
 
-  #look(component: Component): ComponentHealth {
-    const { status, why, figures } = runCheck(component.check);
+  #examine(component: Component): ComponentHealth {
+    const { status, why, figures, page } = runCheck(component.check);
     if (status !== component.seen.status) component.seen = { status, since: this.#now() };
     const { since } = component.seen;
-    return { status, since, why: status === 'up' ? null : (why ?? null), ...(figures !== undefined && { figures }) };
+    return {
+      status,
+      since,
+      why: status === 'up' ? null : (why ?? null),
+      ...(figures !== undefined && { figures }),
+      ...(page !== undefined && { page }),
+    };
   }
 
   #now(): string {

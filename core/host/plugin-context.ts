@@ -59,7 +59,7 @@ export function contextFactory(parts: ContextDeps): ContextFactory {
       smtp: {
         on,
         watch: (event, watcher) => registrations.add(() => pipeline.watch(name, event, watcher)),
-        tell: (outcome) => pipeline.tell(name, outcome),
+        tell: (outcome) => pipeline.emitOutcome(name, outcome),
         deliverTo: (target, delivery) => registrations.add(() => pipeline.deliverTo(name, target, delivery)),
       },
       metrics,

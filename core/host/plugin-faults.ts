@@ -7,7 +7,7 @@ import type { Plugin } from '../plugin.js';
 import { isProblem, isStartError, problem, type Problem, startError, type StartError } from '../problem.js';
 import { kitVersion } from './declaration.js';
 import { locationBelow } from './uncaught.js';
-import type { HealthReport } from './health.js';
+import type { HealthReport } from '../contracts/health.js';
 import type { SiteOrigin, UnloadedSite } from './plugin-set.js';
 import type { SiteEntry } from './site-files.js';
 

@@ -14,7 +14,7 @@ import {
   loadFailure,
   setupFailure,
 } from './plugin-faults.js';
-import type { ProvidedService, Service, Services } from './service.js';
+import type { ProvidedService, Service, Services } from '../contracts/service.js';
 import { afterSwap, planPlugins, pluginDifferences, type PluginPlan, type CurrentPlugins } from './plugin-plan.js';
 import {
   startOrder,

@@ -1,6 +1,6 @@
 import type { Plugin } from '../plugin.js';
 import { startError, type StartError } from '../problem.js';
-import type { Service, Services } from './service.js';
+import type { Service, Services } from '../contracts/service.js';
 import type { SiteEntry, SiteLocation } from './site-files.js';
 
 /** Origin of a site plugin. */

@@ -88,7 +88,7 @@ export class RunningPlugin {
     const reconfigure = this.#result['reconfigure'];
     if (typeof reconfigure !== 'function') return undefined;
     return (options) => {
-      const taken = this.#take(options, reconfigure as TakeOptions, this.#taking);
+      const taken = this.#reconfigure(options, reconfigure as TakeOptions, this.#taking);
       this.#taking = taken.catch(() => undefined);
       return taken;
     };
@@ -128,7 +128,7 @@ export class RunningPlugin {
     }
   }
 
-  async #take(options: unknown, take: TakeOptions, before: Promise<unknown>): Promise<void> {
+  async #reconfigure(options: unknown, take: TakeOptions, before: Promise<unknown>): Promise<void> {
     await before;
     await runAs(markOf(this.plugin.name, 'reconfigure'), () => take(options));
     this.#options = options;

@@ -2,7 +2,7 @@ import type { Dirent } from 'node:fs';
 import { opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
-import type { HealthReport } from './health.js';
+import type { HealthReport } from '../contracts/health.js';
 import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import { pluralize } from '../text/format.js';

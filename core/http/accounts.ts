@@ -205,8 +205,8 @@ export class Accounts {
       chosen: next.chosen,
       commit: () => {
         const old = this.#roster;
-        this.#take(next);
-        return () => this.#take(old);
+        this.#replaceRoster(next);
+        return () => this.#replaceRoster(old);
       },
     };
   }
@@ -240,7 +240,7 @@ export class Accounts {
   }
 
   /** Cached passwords of removed or changed accounts are dropped. */
-  #take(next: Roster): void {
+  #replaceRoster(next: Roster): void {
     this.#roster = next;
     void this.#makeHashes();
     for (const [key, account] of this.#verified?.entries() ?? []) {

@@ -211,14 +211,6 @@ interface TemporaryFile {
   readonly size: number;
 }
 
-interface UploadBounds {
-  /** Bytes of all files together. */
-  readonly limit: number;
-  readonly maxFiles: number;
-  /** Bytes of all text fields together. */
-  readonly maxFieldBytes: number;
-}
-
 interface Upload {
   readonly files: readonly UploadedFile[];
   readonly fields: Fields;
@@ -241,7 +233,20 @@ export class Uploads {
     }
   }
 
-  async receive(ctx: Context, { limit, maxFiles, maxFieldBytes }: UploadBounds): Promise<Upload> {
+  async receive(
+    ctx: Context,
+    {
+      limit,
+      maxFiles,
+      maxFieldBytes,
+    }: {
+      /** Bytes of all files together. */
+      readonly limit: number;
+      readonly maxFiles: number;
+      /** Bytes of all text fields together. */
+      readonly maxFieldBytes: number;
+    },
+  ): Promise<Upload> {
     const { koaBody } = await import('koa-body');
     const paths = new Set<string>();
     this.#files.set(ctx, paths);

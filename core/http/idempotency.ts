@@ -31,7 +31,7 @@ export function idempotency(answers: KeptAnswers): Middleware {
       ctx.state.body = fingerprint.body;
       ctx.state.once = name.slice(0, 32);
       await next();
-      if (isDone(ctx)) await answers.keep(name, { ...answerOf(ctx), fingerprint: await fingerprint.digest() });
+      if (isDone(ctx)) await answers.keep(name, { ...responseOf(ctx), fingerprint: await fingerprint.digest() });
     });
   };
 }
@@ -45,7 +45,7 @@ function isDone(ctx: Context): boolean {
   );
 }
 
-function answerOf(ctx: Context): Omit<KeptAnswer, 'fingerprint'> {
+function responseOf(ctx: Context): Omit<KeptAnswer, 'fingerprint'> {
   const headers = keptHeaders
     .map((name) => [name, ctx.response.get(name)] as const)
     .filter(([, value]) => value !== '');

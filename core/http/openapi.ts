@@ -19,12 +19,6 @@ import {
 import { mediaTypes } from './negotiation.js';
 import { type OpenEndpoint, type Route, schemaOf } from './routes.js';
 
-interface OpenApiInput {
-  readonly routes: readonly Route[];
-  readonly gateOf: (route: Route) => Gate;
-  readonly version: string;
-}
-
 const ProblemSchema = z
   .object({
     type: z.string(),
@@ -45,7 +39,7 @@ const operationId = ({ method, path }: Pick<OpenEndpoint, 'method' | 'path'>): s
 const accessLabel = (gate: Gate): string => (gate.kind === 'own' ? 'own account' : gate.access);
 
 /** OpenAPI 3.1 of everything that is mounted. */
-export function openApiDocument({ routes, gateOf, version }: OpenApiInput): object {
+export function openApiDocument(routes: readonly Route[], gateOf: (route: Route) => Gate, version: string): object {
   const paths: Record<string, Record<string, ZodOpenApiOperationObject>> = {};
   for (const route of routes) {
     const { method, path } = route.endpoint;
@@ -251,11 +245,6 @@ function curlOf({ endpoint, produces, fallback }: Route, gate: Gate, base: strin
   return `${words.join(' ')} '${base}${endpoint.path}'`;
 }
 
-interface DocsInput {
-  readonly document: () => object;
-  readonly describe: () => readonly EndpointDescription[];
-}
-
 interface Parameter {
   readonly name: string;
   readonly in: string;
@@ -265,7 +254,10 @@ interface Parameter {
 }
 
 /** `/openapi.json` and the page made from it. */
-export function docsEndpoints({ document, describe }: DocsInput): readonly AnyEndpoint[] {
+export function docsEndpoints(
+  document: () => object,
+  describe: () => readonly EndpointDescription[],
+): readonly AnyEndpoint[] {
   return [
     defineEndpoint({
       method: 'GET',

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { secret } from '../config/outline.js';
+import { secret } from '../contracts/outline.js';
 import { SocketName } from '../net/inherited-sockets.js';
 import { NetworkList } from '../net/networks.js';
 

@@ -125,7 +125,15 @@ export interface NavigationLink {
   /** Order among the links of its side. */
   readonly order: number;
   readonly role: Role;
+  /** Heading of the link; absent: none for pages of the server, `Site` for those of site plugins. */
+  readonly group?: NavigationGroup;
+  /** Pages below this path belong to the link, too; default `href`. */
+  readonly section?: string;
 }
+
+/** Headings of the navigation; each comes where its first link has its place. */
+const groups = ['Mail', 'Delivery', 'Server', 'Admin'] as const;
+export type NavigationGroup = (typeof groups)[number];
 
 /** Origin of the pages; the server's own come first. */
 export type Side = 'server' | 'site';
@@ -134,6 +142,8 @@ interface ShownLink {
   readonly title: string;
   readonly href: string;
   readonly current: boolean;
+  /** Empty for links without a heading. */
+  readonly group: string;
 }
 
 const roles: readonly unknown[] = ['read', 'operate', 'admin'] satisfies readonly Role[];
@@ -160,15 +170,19 @@ export class Navigation {
     account: Account | null,
     mayOpen: (href: string) => boolean | undefined = () => undefined,
   ): readonly ShownLink[] {
-    const links = [...inOrder(this.#links.server), ...inOrder(this.#links.site)].filter(
+    const site = inOrder(this.#links.site).map((link) => ({ ...link, group: link.group ?? 'Site' }));
+    const links = [...inOrder(this.#links.server), ...site].filter(
       ({ href, role }) => mayOpen(href) ?? holds(account, role),
     );
     const current = links
-      .filter(({ href }) => path === href || path.startsWith(href.endsWith('/') ? href : `${href}/`))
-      .toSorted((a, b) => b.href.length - a.href.length)[0];
-    return links.map(({ title, href }) => ({
+      .filter(
+        ({ href, section = href }) => path === href || path.startsWith(section.endsWith('/') ? section : `${section}/`),
+      )
+      .toSorted((a, b) => (b.section ?? b.href).length - (a.section ?? a.href).length)[0];
+    return links.map(({ title, href, group = '' }) => ({
       title,
       href,
+      group,
       current: href === current?.href && (href !== '/' || path === '/'),
     }));
   }
@@ -183,10 +197,12 @@ function complaintOf({
   href,
   order,
   role,
+  group,
 }: { readonly [K in keyof NavigationLink]: unknown }): string | undefined {
   if (typeof title !== 'string' || title === '') return 'title must be a text.';
   if (typeof href !== 'string' || !href.startsWith('/')) return 'href must be a path that begins with "/".';
   if (!Number.isFinite(order)) return 'order must be a number.';
   if (!roles.includes(role)) return `there is no role ${JSON.stringify(role)}; roles: ${roles.join(', ')}.`;
+  if (group !== undefined && !groups.some((one) => one === group)) return `group must be one of ${groups.join(', ')}.`;
   return undefined;
 }

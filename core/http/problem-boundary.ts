@@ -21,14 +21,14 @@ export function problemBoundary(pages: Pages, log: Log): Middleware {
       await next();
       if (ctx.body === undefined && ctx.status === 404) throw problem('not-found');
     } catch (thrown) {
-      answer(ctx, asProblem(thrown), pages, log);
+      respond(ctx, asProblem(thrown), pages, log);
     }
     // An unread body would be taken for the next request.
     if (!ctx.req.complete) ctx.set('Connection', 'close');
   };
 }
 
-function answer(ctx: Context, found: Problem, pages: Pages, log: Log): void {
+function respond(ctx: Context, found: Problem, pages: Pages, log: Log): void {
   const { id, route } = ctx.state.exchange;
   if (classOf(found).http >= 500) {
     log.error(

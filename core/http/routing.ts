@@ -29,7 +29,7 @@ export class Routing {
   readonly findPath = async (ctx: Context, next: Next): Promise<void> => {
     const found = this.#deps.table().find(ctx.path);
     if (found === undefined) {
-      await this.#leadOn(ctx);
+      await this.#redirectOrRefuse(ctx);
       return;
     }
     const release = trackAll([...found.routes.values()].map(({ route }) => route.endpoint));
@@ -92,7 +92,7 @@ export class Routing {
   };
 
   /** An unknown address may have a slash too many, or pages below it. */
-  async #leadOn(ctx: Context): Promise<void> {
+  async #redirectOrRefuse(ctx: Context): Promise<void> {
     const account = await this.#deps.access.identify(ctx);
     const bare = bareOf(ctx.path);
     const found = bare === ctx.path || bare === '' ? undefined : this.#deps.table().find(bare);

@@ -126,7 +126,7 @@ class Shell implements HttpShell {
     });
     this.#views.prepareOverrides(settings.viewOverrides)();
     const notices = new Notices();
-    const may: PagesInput['may'] = (account, method, path) => this.#may(account, method, path);
+    const may: PagesInput['may'] = (account, method, path) => this.#isCallable(account, method, path);
     const below = (path: string) => this.#table.pagesBelow(path).map(({ endpoint }) => endpoint.path);
     this.#pages = new Pages({
       views: this.#views,
@@ -150,7 +150,10 @@ class Shell implements HttpShell {
       log,
     });
     const describe = () => this.describe();
-    this.mount('http', docsEndpoints({ document: () => this.#openApi(), describe }));
+    this.mount(
+      'http',
+      docsEndpoints(() => this.#openApi(), describe),
+    );
   }
 
   mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void {
@@ -174,7 +177,7 @@ class Shell implements HttpShell {
   }
 
   /** An endpoint with another account's credentials is not callable by this one. */
-  #may(account: Account | null, method: Method, href: string): boolean | undefined {
+  #isCallable(account: Account | null, method: Method, href: string): boolean | undefined {
     const [path = ''] = href.split(/[?#]/);
     const found = this.#table.find(path);
     const route = found?.routes.get(method)?.route;
@@ -211,7 +214,7 @@ class Shell implements HttpShell {
   async listen(): Promise<void> {
     this.#uploads.sweep();
     this.#answers.load();
-    await this.#server.listen(this.#place());
+    await this.#server.listen(this.#listeningPlace());
   }
 
   compressAssets(): void {
@@ -299,7 +302,7 @@ class Shell implements HttpShell {
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
   }
 
-  #place(): HttpPlace {
+  #listeningPlace(): HttpPlace {
     const { host, port, socket } = this.#settings;
     const { sockets = InheritedSockets.none } = this.#input;
     return socket === undefined ? { host, port } : { socket, fd: sockets.find(socket, 'HTTP') };
@@ -319,11 +322,11 @@ class Shell implements HttpShell {
   }
 
   #openApi(): object {
-    this.#document ??= openApiDocument({
-      routes: this.#routes(),
-      gateOf: (route) => declaredGate(this.#rules, route),
-      version: this.#input.version,
-    });
+    this.#document ??= openApiDocument(
+      this.#routes(),
+      (route) => declaredGate(this.#rules, route),
+      this.#input.version,
+    );
     return this.#document;
   }
 

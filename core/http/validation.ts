@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { alternatives, type Outline, schemaOutline } from '../config/outline.js';
+import { alternatives, type Outline, schemaOutline } from '../contracts/outline.js';
 import { type InvalidPlace, problem, type Problem, type ProblemName } from '../problem.js';
 
 /** A fault of a value, with its position. */

@@ -5,15 +5,6 @@ import type { Clock } from '../clock.js';
 import { unreadableFolder } from '../disk/fault.js';
 import { startError } from '../problem.js';
 
-interface ViewsInput {
-  /** Folder of the shell's own views, with one folder for each built-in plugin. */
-  readonly root: string;
-  readonly asset: (name: string) => string;
-  readonly clock: Clock;
-  /** A missing value is an error instead of an empty text; for tests. */
-  readonly strict?: boolean | undefined;
-}
-
 /** Renders templates. Views of a plugin from elsewhere are found below the name of the plugin. */
 export class Views {
   readonly #environment: nunjucks.Environment;
@@ -23,7 +14,19 @@ export class Views {
   readonly #pluginSources = new Map<string, ReadonlyMap<string, ViewSource>>();
   readonly #loaders: readonly CachingLoader[];
 
-  constructor({ root, asset, clock, strict }: ViewsInput) {
+  constructor({
+    root,
+    asset,
+    clock,
+    strict,
+  }: {
+    /** Folder of the shell's own views, with one folder for each built-in plugin. */
+    readonly root: string;
+    readonly asset: (name: string) => string;
+    readonly clock: Clock;
+    /** A missing value is an error instead of an empty text; for tests. */
+    readonly strict?: boolean | undefined;
+  }) {
     this.#root = root;
     // A plugin that takes the place of a built-in one brings views of the same names.
     this.#loaders = [

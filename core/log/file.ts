@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from '../contracts/health.js';
 import { pluralize } from '../text/format.js';
 
 export interface LogFileOptions {

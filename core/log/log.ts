@@ -1,6 +1,6 @@
 import { type Logger, pino } from 'pino';
 import type { ServerLog } from '../contracts/server-log.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from '../contracts/health.js';
 import { errorFields, prettyLine, sanitizeLine } from './line.js';
 import { listLogFiles, LogFile, type LogFileOptions } from './file.js';
 

@@ -8,6 +8,9 @@ import { startError } from '../problem.js';
 export interface TlsMaterial {
   readonly key: string;
   readonly cert: string;
+  /** Of the certificate, in milliseconds since 1970. */
+  readonly validFrom: number;
+  readonly validTo: number;
 }
 
 /** TLS settings of a listener. */
@@ -33,8 +36,8 @@ export function readTlsMaterial(listener: TlsSettings, folder: string): TlsMater
   }
   const key = readPem(listener.key, 'key', name, folder);
   const cert = readPem(listener.cert, 'cert', name, folder);
-  checkPair(key, cert, name);
-  return { key, cert };
+  const { validFrom, validTo } = checkPair(key, cert, name);
+  return { key, cert, validFrom: Date.parse(validFrom), validTo: Date.parse(validTo) };
 }
 
 /** True for the text of a key or certificate, false for a path. */
@@ -52,7 +55,7 @@ function readPem(given: string, part: 'key' | 'cert', name: string, folder: stri
   throw startError(`SMTP listener ${name}: the ${part} file ${path} is not a PEM file.`);
 }
 
-function checkPair(key: string, cert: string, name: string): void {
+function checkPair(key: string, cert: string, name: string): X509Certificate {
   const certificate = attempt(() => new X509Certificate(cert), `SMTP listener ${name}: cert is not a certificate.`);
   const privateKey = attempt(
     () => createPrivateKey(key),
@@ -62,6 +65,7 @@ function checkPair(key: string, cert: string, name: string): void {
     throw startError(`SMTP listener ${name}: key and cert do not belong together.`);
   }
   attempt(() => createSecureContext({ key, cert }), `SMTP listener ${name}: key and cert cannot be used for TLS.`);
+  return certificate;
 }
 
 function attempt<T>(make: () => T, complaint: string): T {

@@ -1,5 +1,5 @@
 import { targets } from '../contracts/targets.js';
-import type { Delivery, DeliveryTarget, RecipientOutcome } from '../contracts/delivery-target.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from './delivery-target.js';
 import type { Log } from '../log/log.js';
 import { type Reply, replyToError } from '../smtp/protocol/replies.js';
 import type { SpooledMessage } from '../spool/spool.js';
@@ -25,8 +25,8 @@ export interface CommitResult {
 }
 
 /**
- * Delivers a message to the targets of its recipients, grouped by hop. All bodies are durable before the first commit;
- * live targets run in between.
+ * Delivers a message to the targets of its recipients, grouped by target. All targets have prepared before the first
+ * commit; with the commit log a message is durable with its record, in `commit`. Live targets run in between.
  */
 export class DeliveryCommit {
   readonly #context: CommitContext;
@@ -52,7 +52,7 @@ export class DeliveryCommit {
 
   /** One reply for all recipients: each has an owner in the end, or everything is rolled back. */
   async atomically(): Promise<CommitResult> {
-    if ((await this.#prepare()) && (await this.#askLive()) && (await this.#commit())) {
+    if ((await this.#prepare()) && (await this.#commitLive()) && (await this.#commit())) {
       return this.#complete();
     }
     await this.#abort([...this.#groups, ...this.#owners]);
@@ -80,13 +80,16 @@ export class DeliveryCommit {
   }
 
   /** In sequence, stopping at the first failure: what a live target has sent cannot be rolled back. */
-  async #askLive(): Promise<boolean> {
+  async #commitLive(): Promise<boolean> {
     for (const group of this.#live) {
       await group.body();
       await group.commit();
       if (group.failed) return false;
       const undelivered = undeliveredOf([group]);
-      if (undelivered.length > 0 && !(this.#mayLeave(undelivered, group) && (await this.#prepareOwners(undelivered))))
+      if (
+        undelivered.length > 0 &&
+        !(this.#canReassign(undelivered, group) && (await this.#prepareOwners(undelivered)))
+      )
         return false;
     }
     return true;
@@ -96,7 +99,7 @@ export class DeliveryCommit {
    * True when another target may take over from a live one. When it accepted none of its recipients, the client gets
    * its reply if that is temporary, since nothing was sent yet, or if no other recipients are left.
    */
-  #mayLeave(undelivered: readonly GroupOutcome[], group: DeliveryGroup): boolean {
+  #canReassign(undelivered: readonly GroupOutcome[], group: DeliveryGroup): boolean {
     if (undelivered.length < group.members.length) return true;
     // What another live target has sent would be sent twice.
     if (this.#live.some((other) => other.outcomes.some(({ outcome }) => outcome === 'delivered'))) return true;
@@ -201,7 +204,7 @@ export interface GroupOutcome {
   readonly reply: Reply | undefined;
 }
 
-/** The recipients of one target: start → body → commit abort. No step throws; a failure is recorded. */
+/** The recipients of one target: start, body, commit, then complete or abort. No step throws; a failure is recorded. */
 class DeliveryGroup {
   readonly name: string;
   readonly members: readonly DraftRecipient[];

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import type { DeliveryTarget } from '../contracts/delivery-target.js';
+import type { DeliveryTarget } from './delivery-target.js';
 import type { Log } from '../log/log.js';
 import { scanHeader } from '../mime/header.js';
 import { replies, reply, type Reply, replyToError } from '../smtp/protocol/replies.js';
@@ -58,7 +58,7 @@ class MessageDelivery {
   async run(): Promise<DeliveryResult> {
     try {
       const draft = EnvelopeDraft.of(this.#transaction);
-      const content = this.#context.hasHooks(this.#transaction.session) ? await this.#askHooks(draft) : { draft };
+      const content = this.#context.hasHooks(this.#transaction.session) ? await this.#runHooks(draft) : { draft };
       return 'answer' in content ? this.#toAll(content.answer) : await this.#handOver(content.draft);
     } catch (error) {
       this.#context.log.error({ transaction: this.#transaction.id, err: error }, 'a message could not be delivered');
@@ -69,7 +69,7 @@ class MessageDelivery {
   }
 
   /** Stage `message`, its changes, then stage `deliver`. */
-  async #askHooks(received: EnvelopeDraft): Promise<Content> {
+  async #runHooks(received: EnvelopeDraft): Promise<Content> {
     let draft = received;
     let view = new HookMessage(this.#message);
     const change = (changes: readonly Change[]): StageInput['message'] => {
@@ -133,15 +133,15 @@ class MessageDelivery {
     const isEach = transaction.session.listener.mode === 'lmtp' && !draft.hasAdded;
     try {
       const result = await (isEach ? commit.perRecipient() : commit.atomically());
-      this.#tell(result, transaction);
-      return this.#answer(result, members);
+      this.#emitOutcomes(result, transaction);
+      return this.#resultOf(result, members);
     } finally {
       // Otherwise every step has been awaited.
       if (this.#deadline.over) this.#settled = commit.settled();
     }
   }
 
-  #answer(result: CommitResult, members: readonly DraftRecipient[]): DeliveryResult {
+  #resultOf(result: CommitResult, members: readonly DraftRecipient[]): DeliveryResult {
     const answers = this.#transaction.recipients.map(() => this.#taken);
     const failure = worstOf(result.outcomes);
     if (result.aborted) {
@@ -159,7 +159,7 @@ class MessageDelivery {
     return { summary: commonYes(answers) ?? summary, replies: answers };
   }
 
-  #tell({ aborted, outcomes, owned }: CommitResult, transaction: Transaction): void {
+  #emitOutcomes({ aborted, outcomes, owned }: CommitResult, transaction: Transaction): void {
     const { emit } = this.#context;
     const delivered = outcomes.filter(({ outcome }) => outcome === 'delivered');
     if (aborted && delivered.some(({ target }) => this.#context.targets.get(target)?.live === true)) {
@@ -170,13 +170,13 @@ class MessageDelivery {
       const { recipient } = member;
       const reason = reply === undefined ? '' : `${reply.code} ${reply.status ?? ''} ${reply.lines.join(' ')}`;
       if (outcome === 'delivered') emit('delivered', { transaction, recipient, target });
-      else if (!owned.has(member)) this.#tellRefused(recipient, reply ?? replies.fault);
+      else if (!owned.has(member)) this.#emitRejected(recipient, reply ?? replies.fault);
       else emit(outcome === 'deferred' ? 'deferred' : 'bounced', { transaction, recipient, reason });
     }
   }
 
   /** One recipient of several, over LMTP. */
-  #tellRefused(recipient: Recipient, { code, status, lines }: Reply): void {
+  #emitRejected(recipient: Recipient, { code, status, lines }: Reply): void {
     const { session, reversePath } = this.#transaction;
     this.#context.emit('rejected', {
       session,

@@ -61,7 +61,7 @@ export class RegisteredWatcher<E extends WatchedEvent> {
     this.#mark = markOf(plugin, `watcher of ${event}`);
   }
 
-  tell(data: WatchedEvents[E]): void {
+  notify(data: WatchedEvents[E]): void {
     if (this.#unsettled >= maxUnsettled) {
       this.#miss();
       return;
@@ -107,10 +107,10 @@ export class RegisteredWatcher<E extends WatchedEvent> {
 export type WatchersByEvent = { readonly [E in WatchedEvent]: readonly RegisteredWatcher<E>[] };
 
 /** Calls the watchers of an event after everything already queued in the event loop. */
-export function tell<E extends WatchedEvent>(watchers: readonly RegisteredWatcher<E>[], data: WatchedEvents[E]): void {
+export function emit<E extends WatchedEvent>(watchers: readonly RegisteredWatcher<E>[], data: WatchedEvents[E]): void {
   if (watchers.length === 0) return;
   later(() => {
-    for (const watcher of watchers) watcher.tell(data);
+    for (const watcher of watchers) watcher.notify(data);
   });
 }
 
@@ -118,10 +118,10 @@ export function tell<E extends WatchedEvent>(watchers: readonly RegisteredWatche
 let tasks: (() => void)[] = [];
 
 function later(task: () => void): void {
-  if (tasks.push(task) === 1) setImmediate(tellAll);
+  if (tasks.push(task) === 1) setImmediate(emitAll);
 }
 
-function tellAll(): void {
+function emitAll(): void {
   const told = tasks;
   tasks = [];
   for (const task of told) task();
@@ -130,7 +130,13 @@ function tellAll(): void {
 /** Events for watchers. They come after the fact and cannot slow the session. */
 export interface WatchedEvents {
   /** A message got its 250. */
-  readonly accepted: { readonly transaction: Transaction; readonly size: number; readonly ms: number };
+  readonly accepted: {
+    readonly transaction: Transaction;
+    readonly size: number;
+    readonly ms: number;
+    /** With brackets; undefined when the header has none. */
+    readonly messageId?: string | undefined;
+  };
   /** A command or a message was refused by a decision. */
   readonly rejected: {
     readonly session: SmtpSession;

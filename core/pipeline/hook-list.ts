@@ -1,4 +1,4 @@
-import type { DeliveryTarget } from '../contracts/delivery-target.js';
+import type { DeliveryTarget } from './delivery-target.js';
 import type { Reply } from '../smtp/protocol/replies.js';
 import type { SpooledMessage } from '../spool/spool.js';
 import type { DeliveryDeadline } from './commit.js';

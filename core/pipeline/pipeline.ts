@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import { PendingWork } from '../concurrency.js';
-import type { DeliveryTarget } from '../contracts/delivery-target.js';
+import type { DeliveryTarget } from './delivery-target.js';
 import type { Log } from '../log/log.js';
 import { startError } from '../problem.js';
 import type { SpooledMessage } from '../spool/spool.js';
@@ -9,7 +9,7 @@ import { deliverMessage, type DeliveryContext } from './delivery.js';
 import {
   type Outcome,
   RegisteredWatcher,
-  tell,
+  emit,
   type WatchedEvent,
   type WatchedEvents,
   type Watcher,
@@ -93,8 +93,8 @@ export class Pipeline {
       clock: this.#clock,
       failed: (why) => this.#failed?.(plugin, `hook ${stage}`, why),
     });
-    this.#keepHooks(stage, [...this.#hooks[stage], registered]);
-    return () => this.#keepHooks(stage, without(this.#hooks[stage], registered));
+    this.#setHooks(stage, [...this.#hooks[stage], registered]);
+    return () => this.#setHooks(stage, without(this.#hooks[stage], registered));
   }
 
   watch<E extends WatchedEvent>(plugin: string, event: E, watcher: Watcher<E>): Undo {
@@ -102,16 +102,16 @@ export class Pipeline {
       throw startError(`Plugin ${plugin}: there is no event ${event}; events: ${Object.keys(noWatchers).join(', ')}.`);
     if (typeof watcher !== 'function') throw startError(`Plugin ${plugin}, watcher of ${event}: not a function.`);
     const registered = new RegisteredWatcher(plugin, event, watcher, this.#log);
-    this.#keepWatchers(event, [...this.#watchers[event], registered]);
-    return () => this.#keepWatchers(event, without(this.#watchers[event], registered));
+    this.#setWatchers(event, [...this.#watchers[event], registered]);
+    return () => this.#setWatchers(event, without(this.#watchers[event], registered));
   }
 
   /** Emits the outcome of queued mail; `outcome` is called only when there are watchers. Never throws. */
-  tell(plugin: string, outcome: () => Outcome): void {
+  emitOutcome(plugin: string, outcome: () => Outcome): void {
     const watchers = this.#watchers.outcome;
     if (watchers.length === 0) return;
     try {
-      tell(watchers, outcome());
+      emit(watchers, outcome());
     } catch (error) {
       this.#log.error({ plugin, event: 'outcome', err: error }, 'an event cannot be told');
     }
@@ -192,7 +192,7 @@ export class Pipeline {
     return stages.flatMap((stage) => this.#ordered[stage].map((hook) => hook.describe(modeOf(hook.plugin))));
   }
 
-  #keepHooks<S extends Stage>(stage: S, hooks: readonly RegisteredHook<S>[]): void {
+  #setHooks<S extends Stage>(stage: S, hooks: readonly RegisteredHook<S>[]): void {
     for (const { plugin } of hooks) if (!this.#ranks.has(plugin)) this.#ranks.set(plugin, this.#ranks.size);
     const ranked = hooks.toSorted((one, other) => this.#rank(one.plugin) - this.#rank(other.plugin));
     const ordered = orderHooks(ranked);
@@ -201,7 +201,7 @@ export class Pipeline {
     this.#snapshot = undefined;
   }
 
-  #keepWatchers<E extends WatchedEvent>(event: E, watchers: readonly RegisteredWatcher<E>[]): void {
+  #setWatchers<E extends WatchedEvent>(event: E, watchers: readonly RegisteredWatcher<E>[]): void {
     this.#watchers = { ...this.#watchers, [event]: watchers };
     this.#snapshot = undefined;
   }
@@ -317,7 +317,7 @@ export class PipelineSnapshot implements HookList {
   }
 
   emit<E extends WatchedEvent>(event: E, data: WatchedEvents[E]): void {
-    tell(this.#deps.watchers[event], data);
+    emit(this.#deps.watchers[event], data);
   }
 
   #run<S extends Stage>(

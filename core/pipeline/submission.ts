@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.js';
-import type { RecipientOutcome } from '../contracts/delivery-target.js';
+import type { RecipientOutcome } from './delivery-target.js';
 import type { LocalDelivery, Parcel } from '../contracts/local-delivery.js';
 import type { Submission, SubmissionService, Submitted } from '../contracts/submission.js';
 import { asStorageProblem } from '../disk/fault.js';
@@ -70,7 +70,7 @@ export class PipelineSubmission implements SubmissionService {
     const { summary } = await snapshot.deliver(transaction, message);
     if (summary.code >= 300) throw refused('The message is refused', summary);
     const ms = this.#input.clock.monotonic() - started;
-    snapshot.emit('accepted', { transaction, size, ms });
+    snapshot.emit('accepted', { transaction, size, ms, messageId });
     const { id, recipients } = transaction;
     this.#input.log.info(
       { transaction: id, messageId, recipients: recipients.length, size, ms: Math.round(ms) },

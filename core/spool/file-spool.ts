@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path';
 import { type Clock, systemClock } from '../clock.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from '../contracts/health.js';
 import type { Log } from '../log/log.js';
 import { problem } from '../problem.js';
 import { CommitLog } from './commit-log.js';

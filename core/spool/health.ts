@@ -4,7 +4,7 @@ import { writeDurable } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';
 import { type FileLayer, nodeFiles } from '../disk/file-layer.js';
 import { uniqueId } from '../disk/id.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from '../contracts/health.js';
 
 /** Minimum interval of probes. */
 const probeEveryMs = 1000;

@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { PendingWork } from '../concurrency.js';
 import type { FileLayer } from '../disk/file-layer.js';
 import type { FileSystemFlush } from '../disk/folder.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from '../contracts/health.js';
 import type { Log } from '../log/log.js';
 import { pluralize } from '../text/format.js';
 import type { CommitLog } from './commit-log.js';

@@ -117,28 +117,16 @@ export async function clearSegment(path: string, files: FileLayer): Promise<void
 }
 
 /**
- * A record in a segment: a header of 32 bytes, then the payload.
+ * A record in a segment: a header of 32 bytes, then the payload. The header has at
  *
- * | 0-7
- * 8-11
- * 12-15
- * 16
- * 17
- * 18-23
- * 24-29
- * 30-31
- * | |---|---|---|---|---|---|---|---|
- * | mark of the segment
- * CRC-32 of all that follows
- * payload bytes
- * kind
- * 0
- * number
- * acknowledged
- * 0
- * |
- * The mark is random for each new segment: records of an earlier segment in the same file, and bytes that a sender
- * puts
+ * - 0 to 7: the mark of the segment;
+ * - 8 to 11: CRC-32 of all that follows;
+ * - 12 to 15: bytes of the payload;
+ * - 16: the kind; 17: zero;
+ * - 18 to 23: the number;
+ * - 24 to 29: the number up to which all is acknowledged; 30 and 31: zero.
+ *
+ * The mark is random for each new segment: records of an earlier segment in the same file, and bytes that a sender puts
  * into a message, are never taken for records.
  */
 export const recordHeaderBytes = 32;

@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import type { Clock } from '../clock.js';
 import type { SeenStall, StallWatch } from '../contracts/stall-watch.js';
 import { writeFileAtomic } from '../disk/atomic.js';
-import type { HealthReport } from '../host/health.js';
+import type { HealthReport } from '../contracts/health.js';
 import { packageRoot } from '../host/installation.js';
 import { siteUrlOf } from '../host/site-plugins.js';
 import type { Log } from '../log/log.js';

@@ -1,6 +1,6 @@
 import { targets } from '../../core/contracts/targets.js';
 import { dirname, join } from 'node:path';
-import type { DeliveryTarget } from '../../core/contracts/delivery-target.js';
+import type { DeliveryTarget } from '../../core/pipeline/delivery-target.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
@@ -20,20 +20,34 @@ import { Outbound, OutboundSettings } from './delivery/outbound.js';
 import { queueCommand } from './queue-command.js';
 import { openInTime, openRelayQueue } from './queue/open-relay-queue.js';
 import type { OpenedRelayQueue } from './queue/file-relay-queue.js';
-import type { QueueBounds } from './queue/upkeep.js';
+import { defaultLongestPauseMs, type QueueBounds } from './queue/upkeep.js';
 import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
 import { NextHops } from './delivery/next-hops.js';
 import { explainRelay, relayHook, relayTarget, outcomeEvent } from './delivery/relay-hook.js';
 import { queueTargets } from './delivery/relay-target.js';
 import { clientEndpoints } from './http/routes.js';
 
-/**
- * Mail that is due later than the longest pause was given its time by a clock that went wrong; never less than this is
- * longest.
- */
-const defaultPauseMs = 6 * 3_600_000;
 /** Policies of other domains that a kill takes away are fetched again. */
 const saveSeconds = 60;
+
+const pages = [
+  {
+    title: 'Queue',
+    href: '/client/queue/list',
+    section: '/client/queue',
+    order: 25,
+    role: 'read',
+    group: 'Delivery',
+  },
+  {
+    title: 'Destinations',
+    href: '/client/destinations',
+    order: 26,
+    role: 'read',
+    group: 'Delivery',
+  },
+  { title: 'Send mail', href: '/client/send', order: 29, role: 'operate', group: 'Delivery' },
+] as const;
 
 /** Mail for other servers: who may send it, the queue it waits in, and the worker that delivers it. */
 export const clientQueue = definePlugin({
@@ -76,7 +90,7 @@ export const clientQueue = definePlugin({
     const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
     registerTargets(smtp, targets, {
       finder: () => (placement) => queue.locate(placement),
-      explain: explainRelay({ hops, controls }),
+      explain: explainRelay(hops, controls),
     });
     const site = clientDeps({
       ...shared,
@@ -86,10 +100,10 @@ export const clientQueue = definePlugin({
       forgetFailures: (destinations) => outbound.forgetFailures(destinations),
       sites: outbound.sites,
       pace: (key) => outbound.pace(key),
-      tellSenders: () => outbound.tellSenders(),
+      sendNotices: () => outbound.sendNotices(),
     });
     context.http.mount(clientEndpoints(site));
-    context.http.navigate({ title: 'Queue', href: '/client/queue/list', order: 25, role: 'read' });
+    for (const link of pages) context.http.navigate(link);
 
     lookAfter(context, queue, outbound, () => settings.current.housekeepingInterval);
     lifecycle.stopping.addEventListener('abort', () => outbound.pause(), { once: true });
@@ -117,10 +131,12 @@ function lookAfter(
   health.check('queue', () => {
     const why = queue.complaint();
     const figures = outbound.queueFigures();
-    return why === undefined ? { status: 'up', figures } : { status: 'degraded', why, figures };
+    return why === undefined
+      ? { status: 'up', figures }
+      : { status: 'degraded', why, figures, page: '/client/queue/list?state=held' };
   });
   health.check('pool', () => ({ status: 'up', figures: outbound.poolFigures() }));
-  health.check('scheduler', () => outbound.health());
+  health.check('scheduler', () => ({ ...outbound.health(), page: '/client/destinations' }));
   metrics.gauge('queue_quarantined_files', 'Files in the quarantine of the queue.', [], (gauge) => {
     gauge.set(queue.figures().quarantined);
   });
@@ -185,7 +201,7 @@ function boundsOf(settings: ClientQueueSettings): QueueBounds {
     keepDeadLetterMs: keepDeadLetters * 1000,
     quarantineMs: quarantineSeconds * 1000,
     quarantineBytes,
-    maxPauseMs: Math.max(defaultPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
+    maxPauseMs: Math.max(defaultLongestPauseMs, retry.maxSeconds * 1500, retry.firstSeconds * 1500),
   };
 }
 

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { secret } from '../../core/config/outline.js';
+import { secret } from '../../core/contracts/outline.js';
 import { nameServer } from '../../core/dns/system-resolver.js';
 import { replyCategories } from './delivery/reply-classification.js';
 
@@ -34,7 +34,10 @@ export const RouteOptions = z.strictObject({
 export type OutboundRoute = z.output<typeof RouteOptions>;
 
 const RetryOptions = z.strictObject({
-  firstSeconds: seconds(300, 'The first pause between two attempts.'),
+  firstSeconds: seconds(
+    300,
+    'The first pause between two attempts. A server that could not be reached is not called for two minutes: in this time an attempt fails at once.',
+  ),
   factor: z.number().min(1).max(10).default(2).describe('Each pause is so many times the one before.'),
   maxSeconds: seconds(14_400, 'The longest pause.'),
   jitter: z
@@ -93,7 +96,14 @@ const ReplyRuleOptions = z.strictObject({
   category: z.enum(replyCategories).default('other'),
   codes: z.enum(['4', '5']).exactOptional().describe('Only for replies of this first digit.'),
   action: z.enum(['defer', 'bounce']).exactOptional().describe('In place of what the first digit says.'),
-  retryAfter: z.int().min(1).max(86_400).exactOptional().describe('Pause until the next attempt. Seconds.'),
+  retryAfter: z
+    .int()
+    .min(1)
+    .max(86_400)
+    .exactOptional()
+    .describe(
+      'Pause until the next attempt, at most `retry.maxSeconds`. Where the schedule has a longer one, it counts for the first three attempts only. Seconds.',
+    ),
 });
 
 /** Mail that goes out: routes, retries and limits. */

@@ -62,20 +62,20 @@ export const config = definePlugin({
     );
     health.check('maintenance', () =>
       settings.maintenance
-        ? { status: 'degraded', why: 'Maintenance mode is on: mail is deferred.' }
+        ? { status: 'degraded', why: 'Maintenance mode is on: mail is deferred.', page: '/config?q=maintenance' }
         : { status: 'up' },
     );
     health.check('reload', () =>
       reloading.last()?.refused == null
         ? { status: 'up' }
-        : { status: 'degraded', why: 'The last reload was refused; the page /config says why.' },
+        : { status: 'degraded', why: 'The last reload was refused; the page /config says why.', page: '/config' },
     );
-    health.check('sync', () => sync.health());
+    health.check('sync', () => ({ ...sync.health(), page: '/config/sync/status' }));
     http.mount(configEndpoints({ configuration, reloading, sync, settings: current }));
     http.mount(syncEndpoints(sync));
     http.mount([auditEndpoint(join(configuration.data, 'logs'))]);
-    http.navigate({ title: 'Audit', href: '/audit', order: 95, role: 'admin' });
-    http.navigate({ title: 'Configuration', href: '/config', order: 90, role: 'admin' });
+    http.navigate({ title: 'Audit', href: '/audit', order: 95, role: 'admin', group: 'Admin' });
+    http.navigate({ title: 'Configuration', href: '/config', order: 90, role: 'admin', group: 'Admin' });
     return {
       configurationSources: kinds,
       reconfigure: async (changed) => {

@@ -26,28 +26,28 @@ export const accessChecks: readonly CoreCheck[] = [
 ];
 
 /** What these checks need. */
-type Doors = Pick<DoctorContext, 'configuration' | 'env' | 'owner'>;
+type AccessContext = Pick<DoctorContext, 'configuration' | 'env' | 'owner'>;
 
 /** Settings that may admit others by mistake, or that accept passwords and mail in clear text. */
-export function openDoors({ configuration, env }: Omit<Doors, 'owner'>): readonly Finding[] {
-  const doors: Doors = { configuration, env, owner: { state: 'none' } };
+export function exposureFindings({ configuration, env }: Omit<AccessContext, 'owner'>): readonly Finding[] {
+  const context: AccessContext = { configuration, env, owner: { state: 'none' } };
   return [pages, publicPages, listeners, relayNetworks]
-    .flatMap((look) => look(doors))
+    .flatMap((look) => look(context))
     .filter(({ state }) => state === 'problem' || state === 'advice');
 }
 
 /** The server may have been started with a variable that is not set here. */
 const unlessGiven = 'unless POSTERN_ADMIN_PASSWORD is set where the server starts';
 
-function hasChosen({ configuration, env }: Doors): boolean {
+function hasChosen({ configuration, env }: AccessContext): boolean {
   return (configuration.settings.http.accounts ?? []).length > 0 || (env['POSTERN_ADMIN_PASSWORD'] ?? '') !== '';
 }
 
-function pages(patient: Doors): readonly Finding[] {
-  const { host, publicUrls, socket } = patient.configuration.settings.http;
+function pages(context: AccessContext): readonly Finding[] {
+  const { host, publicUrls, socket } = context.configuration.settings.http;
   if (socket !== undefined) {
     const is = `The socket ${socket} of the pages comes from the service manager, which says who reaches it.`;
-    return [...unchosen(patient, `http.socket ${socket}`), fine(is)];
+    return [...unchosen(context, `http.socket ${socket}`), fine(is)];
   }
   if (isLoopbackHost(host)) return [fine(`The pages listen on ${host}: only this machine reaches them.`)];
   const secure = publicUrls.find((url) => url.startsWith('https:'));
@@ -58,17 +58,17 @@ function pages(patient: Doors): readonly Finding[] {
           'Listen on 127.0.0.1 behind a proxy that does TLS, and name its address in http.publicUrls.',
         )
       : fine(`The pages listen on ${host}, and browsers come by ${secure}. Let only the proxy reach the port.`);
-  return [...unchosen(patient, `http.host ${host}`), openness];
+  return [...unchosen(context, `http.host ${host}`), openness];
 }
 
 /** A running server has a password. */
-function unchosen(patient: Doors, place: string): readonly Finding[] {
-  if (hasChosen(patient) || ownerLock(patient) !== undefined) return [];
+function unchosen(context: AccessContext, place: string): readonly Finding[] {
+  if (hasChosen(context) || ownerLock(context) !== undefined) return [];
   const is = `Other machines may reach the pages (${place}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
   return [trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.')];
 }
 
-function publicPages({ configuration }: Doors): readonly Finding[] {
+function publicPages({ configuration }: AccessContext): readonly Finding[] {
   const wide = configuration.settings.http.access.filter(
     ({ public: open, match }) =>
       open === true && /^(?:[A-Z]+ )?\/(?:\*.*|(?:users|config|system|logs|store|client|audit)\b.*)$/.test(match),
@@ -80,8 +80,8 @@ function publicPages({ configuration }: Doors): readonly Finding[] {
   ];
 }
 
-function accounts(patient: Doors): readonly Finding[] {
-  const { configuration, env } = patient;
+function accounts(context: AccessContext): readonly Finding[] {
+  const { configuration, env } = context;
   const configured: readonly ConfiguredAccount[] = configuration.settings.http.accounts ?? [];
   const given: readonly (readonly [name: string, password: string])[] = [
     ...[...configured, ...configuration.settings.http.access].flatMap(({ username, password }) =>
@@ -91,7 +91,7 @@ function accounts(patient: Doors): readonly Finding[] {
   ];
   const findings = given.flatMap(([name, password]) => weakness(name, password));
   if (findings.length > 0) return findings;
-  if (hasChosen(patient))
+  if (hasChosen(context))
     return [fine(`${pluralize(Math.max(1, configured.length), 'account')} with a chosen password may sign in.`)];
   if (!existsSync(join(configuration.data, 'accounts.json'))) {
     return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
@@ -110,7 +110,7 @@ function weakness(name: string, password: string): readonly Finding[] {
   return [advice(`The password of the account ${name} has less than ${shortestPassword} characters.`, todo)];
 }
 
-function listeners({ configuration }: Doors): readonly Finding[] {
+function listeners({ configuration }: AccessContext): readonly Finding[] {
   return configuration.settings.smtp.listeners.map((listener) => {
     const { name, host, mode, tls, allowPlaintextAuth, fd, socket } = listener;
     const outside = fd !== undefined || socket !== undefined || !isLoopbackHost(host);
@@ -144,7 +144,7 @@ function listeners({ configuration }: Doors): readonly Finding[] {
   });
 }
 
-function relayNetworks({ configuration }: Doors): readonly Finding[] {
+function relayNetworks({ configuration }: AccessContext): readonly Finding[] {
   const { relayNetworks: networks } = configuration.settings.smtp;
   if (networks.length === 0) return [fine('Only users who sign in may send to other servers.')];
   const wide = networks.filter(isWide);

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { coreServices } from '../../core/app.js';
 import { systemClock } from '../../core/clock.js';
 import { adminPasswordComplaint } from '../../core/http/accounts.js';
-import { openDoors } from './access-checks.js';
+import { exposureFindings } from './access-checks.js';
 import { Views } from '../../core/http/views.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { configure, type StartOptions } from '../../core/main.js';
@@ -15,10 +15,10 @@ import { isProblem, isStartError, startError } from '../../core/problem.js';
  * `postern config check`: prints that the configuration is valid, with exposure warnings, which may be intended; or
  * throws the start error with all mistakes.
  */
-export async function checkConfiguration(options: StartOptions, surroundings: CommandEnvironment): Promise<number> {
-  const configuration = await configure(options, surroundings);
+export async function checkConfiguration(options: StartOptions, environment: CommandEnvironment): Promise<number> {
+  const configuration = await configure(options, environment);
   const { file, plugins, unloaded } = configuration;
-  const adminPassword = adminPasswordComplaint(surroundings.env['POSTERN_ADMIN_PASSWORD']);
+  const adminPassword = adminPasswordComplaint(environment.env['POSTERN_ADMIN_PASSWORD']);
   const views = new Views({ root: join(packageRoot, 'views'), asset: String, clock: systemClock });
   const complaints = [
     ...(adminPassword === undefined ? [] : [adminPassword]),
@@ -35,11 +35,11 @@ export async function checkConfiguration(options: StartOptions, surroundings: Co
   ];
   if (complaints.length > 0) throw startError(complaints.join('\n'));
   const names = plugins.map(({ name }) => name).join(', ');
-  surroundings.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
-  for (const { is, todo } of openDoors({ configuration, env: surroundings.env })) {
-    surroundings.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
+  environment.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
+  for (const { is, todo } of exposureFindings({ configuration, env: environment.env })) {
+    environment.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
   }
-  surroundings.print(
+  environment.print(
     'Not looked at: ports, the data folder, and what plugins of the site do when they start. See postern doctor.',
   );
   return 0;

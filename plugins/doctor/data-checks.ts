@@ -53,14 +53,14 @@ async function commitLog(data: string, { owner, clock }: DoctorContext): Promise
   return [...findings, ...damage.map(({ sentence }) => trouble(`The commit log is damaged. ${sentence}`, todo))];
 }
 
-type Look = (data: string, patient: DoctorContext) => Promise<readonly Finding[]>;
+type Look = (data: string, context: DoctorContext) => Promise<readonly Finding[]>;
 
 /** Without a folder there is nothing to check, and the first check reports that. */
 function whenThere(look: Look): CoreCheck['run'] {
-  return async (patient) => {
-    const { data } = patient.configuration;
+  return async (context) => {
+    const { data } = context.configuration;
     const found = await stat(data).catch(() => undefined);
-    return found?.isDirectory() === true ? look(data, patient) : [];
+    return found?.isDirectory() === true ? look(data, context) : [];
   };
 }
 

@@ -20,8 +20,8 @@ export const dnsChecks: readonly CoreCheck[] = [{ group: 'DNS', name: 'dns', run
 /** A name that public DNS may have. */
 const isPublicName = (name: string): boolean => name.includes('.') && !localNames.test(name);
 
-async function dns(patient: DoctorContext): Promise<readonly Finding[]> {
-  const { configuration, resolver } = patient;
+async function dns(context: DoctorContext): Promise<readonly Finding[]> {
+  const { configuration, resolver } = context;
   const outside = configuration.settings.smtp.listeners.some(
     ({ host, fd, socket }) => fd !== undefined || socket !== undefined || !isLoopbackHost(host),
   );

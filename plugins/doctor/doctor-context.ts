@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import type { OwnerCall } from '../../core/cli/command.js';
-import { lockOwner } from '../../core/cli/owner-call.js';
+import type { OwnerCall } from '../../core/contracts/server.js';
+import { lockOwner } from '../../core/host/owner-call.js';
 import type { Clock } from '../../core/clock.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
 import type { Finding, FindingGroup } from '../../core/contracts/doctor-check.js';
 import { faultCode } from '../../core/disk/fault.js';
 import { type LockInfo, readLock } from '../../core/disk/lock.js';
 import type { Resolver } from '../../core/dns/resolver.js';
-import type { HealthState } from '../../core/host/health.js';
+import type { HealthState } from '../../core/contracts/health.js';
 
 /** The owner of the data folder's lock. */
 export type OwnerState =
@@ -45,7 +45,7 @@ export interface DoctorContext {
 export interface CoreCheck {
   readonly group: FindingGroup;
   readonly name: string;
-  run(patient: DoctorContext): Promise<readonly Finding[]> | readonly Finding[];
+  run(context: DoctorContext): Promise<readonly Finding[]> | readonly Finding[];
 }
 
 /** The process of the server; undefined when none is running. */

@@ -39,19 +39,19 @@ export interface DoctorCall {
 }
 
 /** `postern doctor`: prints the findings. Exit status 1 when there is a problem, else 0. */
-export async function doctor(call: DoctorCall, surroundings: CommandEnvironment): Promise<number> {
+export async function doctor(call: DoctorCall, environment: CommandEnvironment): Promise<number> {
   const findings = await examine({
-    configure: () => configure(call.options, surroundings),
+    configure: () => configure(call.options, environment),
     resolverFor,
     clock: systemClock,
-    env: surroundings.env,
+    env: environment.env,
   });
-  return tell(findings, call, surroundings);
+  return printReport(findings, call, environment);
 }
 
 /** `postern doctor outbound`: the same for the connection to the servers of one domain. */
-export async function dialOut(domain: string, call: DoctorCall, surroundings: CommandEnvironment): Promise<number> {
-  const configuration = await configure(call.options, surroundings);
+export async function dialOut(domain: string, call: DoctorCall, environment: CommandEnvironment): Promise<number> {
+  const configuration = await configure(call.options, environment);
   const { hostname } = configuration;
   const found = await outboundFindings({
     domain,
@@ -60,7 +60,7 @@ export async function dialOut(domain: string, call: DoctorCall, surroundings: Co
     clock: systemClock,
   });
   const findings = found.map((finding) => presentable({ group: 'Mail', check: 'outbound', ...finding }));
-  return tell(findings, call, surroundings);
+  return printReport(findings, call, environment);
 }
 
 const resolverFor = ({ settings }: LoadedConfiguration): SystemResolver => resolverOf(settings.dns.servers);
@@ -76,7 +76,7 @@ function relayResolver({ options, settings }: LoadedConfiguration): SystemResolv
 const resolverOf = (servers: readonly string[]): SystemResolver =>
   new SystemResolver({ servers, timeoutMs: 1500, tries: 2, totalMs: 5000 });
 
-function tell(
+function printReport(
   findings: readonly ReportedFinding[],
   { json, terminal }: DoctorCall,
   { env, print }: CommandEnvironment,
@@ -129,9 +129,9 @@ export async function examine(input: ExaminationInput): Promise<readonly Reporte
     return (await withoutConfiguration(error, { clock, limitMs })).map(presentable);
   }
   const owner = await lookAtOwner(configuration.data, clock);
-  const patient = { configuration, owner, resolver: input.resolverFor(configuration), clock, env };
+  const context = { configuration, owner, resolver: input.resolverFor(configuration), clock, env };
   const checks = [...coreChecks, ...configuration.plugins.flatMap((plugin) => checksOf(plugin))];
-  const found = await Promise.all(checks.map((check) => runOne(check, patient, limitMs)));
+  const found = await Promise.all(checks.map((check) => runOne(check, context, limitMs)));
   return inOrder(found.flat()).map(presentable);
 }
 

@@ -5,26 +5,26 @@ export const doctorCommands: readonly BuiltInCommand[] = [
   {
     words: 'config check',
     summary: 'check the configuration and list mistakes',
-    run: async ({ options }, surroundings) =>
-      (await import('./configuration-check.js')).checkConfiguration(options, surroundings),
+    run: async ({ options }, environment) =>
+      (await import('./configuration-check.js')).checkConfiguration(options, environment),
   },
   {
     words: 'doctor outbound',
     takes: ['DOMAIN'],
     flags: ['json'],
     summary: 'connect to the mail servers of a domain, to test outbound port 25',
-    run: async ({ args: [domain = ''], options, flags }, surroundings) => {
+    run: async ({ args: [domain = ''], options, flags }, environment) => {
       const { dialOut } = await import('./doctor.js');
-      return dialOut(domain, { options, json: flags.has('json'), terminal: process.stdout.isTTY }, surroundings);
+      return dialOut(domain, { options, json: flags.has('json'), terminal: process.stdout.isTTY }, environment);
     },
   },
   {
     words: 'doctor',
     flags: ['json'],
     summary: 'check ports, DNS, TLS, rights, disk and configuration, and suggest fixes',
-    run: async ({ options, flags }, surroundings) => {
+    run: async ({ options, flags }, environment) => {
       const { doctor } = await import('./doctor.js');
-      return doctor({ options, json: flags.has('json'), terminal: process.stdout.isTTY }, surroundings);
+      return doctor({ options, json: flags.has('json'), terminal: process.stdout.isTTY }, environment);
     },
   },
 ];

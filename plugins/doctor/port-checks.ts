@@ -20,9 +20,9 @@ interface Place {
   readonly handedOver: boolean;
 }
 
-async function placesOf(patient: DoctorContext): Promise<readonly Place[]> {
-  const { http, smtp } = patient.configuration.settings;
-  const portsNow = await smtpPortsNow(patient);
+async function placesOf(context: DoctorContext): Promise<readonly Place[]> {
+  const { http, smtp } = context.configuration.settings;
+  const portsNow = await smtpPortsNow(context);
   const pages: Place = {
     who: 'The pages',
     listens: 'listen',
@@ -37,12 +37,12 @@ async function placesOf(patient: DoctorContext): Promise<readonly Place[]> {
     port: portsNow.get(index) ?? port,
     handedOver: fd !== undefined || socket !== undefined,
   }));
-  return [{ ...pages, ...pagesNow(patient) }, ...listeners];
+  return [{ ...pages, ...pagesNow(context) }, ...listeners];
 }
 
 /** The actual addresses: the running server may have another port on its command line. */
-function pagesNow(patient: DoctorContext): Partial<Place> {
-  const http = ownerLock(patient)?.http ?? null;
+function pagesNow(context: DoctorContext): Partial<Place> {
+  const http = ownerLock(context)?.http ?? null;
   if (http === null) return {};
   const { hostname, port } = new URL(http);
   return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 80) };
@@ -67,12 +67,12 @@ async function smtpPortsNow({ owner }: DoctorContext): Promise<ReadonlyMap<numbe
   return new Map(named);
 }
 
-async function ports(patient: DoctorContext): Promise<readonly Finding[]> {
+async function ports(context: DoctorContext): Promise<readonly Finding[]> {
   const sockets = await listeningSockets();
-  const pid = ownerLock(patient)?.pid;
-  const starting = patient.owner.state === 'starting';
+  const pid = ownerLock(context)?.pid;
+  const starting = context.owner.state === 'starting';
   return Promise.all(
-    (await placesOf(patient)).map(async (place) => {
+    (await placesOf(context)).map(async (place) => {
       if (place.handedOver) return skipped(`${place.who}: its socket comes from the service manager.`);
       if (place.port === 0) return skipped(`${place.who}: it takes any port that is free.`);
       if (pid === undefined) return beforeStart(place, sockets);

@@ -18,13 +18,13 @@ export const serverChecks: readonly CoreCheck[] = [
   { group: 'Server', name: 'log', run: log },
 ];
 
-async function server(patient: DoctorContext): Promise<readonly Finding[]> {
-  const { owner } = patient;
+async function server(context: DoctorContext): Promise<readonly Finding[]> {
+  const { owner } = context;
   if (owner.state === 'none') return [skipped('No server runs on this data folder.')];
   if (owner.state === 'hidden') {
     return [trouble(`Who owns the data folder cannot be read (${owner.code}).`, 'Run this as the user of the server.')];
   }
-  return [owner.state === 'answers' ? answering(owner) : await withoutAnswer(owner, patient)];
+  return [owner.state === 'answers' ? answering(owner) : await withoutAnswer(owner, context)];
 }
 
 type Owner<S extends OwnerState['state']> = Extract<OwnerState, { readonly state: S }>;

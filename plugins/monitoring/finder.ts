@@ -32,7 +32,13 @@ export class Finder {
 
   /** Most likely first; pages that are not available are left out. */
   async find(text: string): Promise<readonly FoundPage[]> {
-    const found = [await this.#entry(text), await this.#mailbox(text), await this.#entries(text), this.#log(text)];
+    const found = [
+      await this.#entry(text),
+      await this.#mailbox(text),
+      await this.#entries(text),
+      this.#trace(text),
+      this.#log(text),
+    ];
     return found.filter((finding) => finding !== undefined);
   }
 
@@ -65,6 +71,12 @@ export class Finder {
     if (count === 0) return undefined;
     const title = count === 1 ? 'One entry of the queue' : `${count} entries of the queue`;
     return { title, href: `/client/queue/list?state=all&q=${encodeURIComponent(text)}`, access, exact: false };
+  }
+
+  #trace(text: string): FoundPage | undefined {
+    const access = this.#accessOf('/trace');
+    if (access === undefined || /\s/.test(text)) return undefined;
+    return { title: 'Trace of messages', href: `/trace?address=${encodeURIComponent(text)}`, access, exact: false };
   }
 
   #log(text: string): FoundPage | undefined {

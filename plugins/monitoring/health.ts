@@ -1,7 +1,7 @@
 import { memoryUsage } from 'node:process';
 import type { Clock } from '../../core/clock.js';
 import type { Catalogue, Configuration, HealthOverview } from '../../core/contracts/server.js';
-import type { ComponentHealth, HealthReport, HealthState } from '../../core/host/health.js';
+import type { ComponentHealth, HealthReport, HealthState } from '../../core/contracts/health.js';
 import type { Log } from '../../core/log/log.js';
 import type { HookDescription } from '../../core/pipeline/hook.js';
 import type { PluginContext } from '../../core/plugin.js';
@@ -43,11 +43,11 @@ export async function watchHealth(context: PluginContext, deps: HealthDeps): Pro
   await disk.look();
   await probe.look();
 
-  health.check('disk', () => disk.report());
+  health.check('disk', () => ({ ...disk.report(), page: '/metrics' }));
   health.check('disk writes', () => probe.report());
-  health.check('eventLoop', () => eventLoop.report());
+  health.check('eventLoop', () => ({ ...eventLoop.report(), page: '/system/threads' }));
   health.check('memory', () => ({ status: 'up', figures: memoryFigures() }));
-  health.check('pipeline', () => hooks.report());
+  health.check('pipeline', () => ({ ...hooks.report(), page: '/pipeline' }));
   health.check('sessions', () => room.report());
   context.every(PROBE_SECONDS, () => probe.look());
   context.every(SAMPLE_SECONDS, async () => {

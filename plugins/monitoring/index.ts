@@ -27,9 +27,35 @@ import { systemEndpoints } from './http/system.js';
 import { gaugeServer } from './system/server-metrics.js';
 import { StallRecorder } from './system/stalls.js';
 import { ThreadDumps } from './system/thread-dump.js';
+import { countTraffic, Traffic } from './traffic/traffic.js';
+import { isTrafficFile, TrafficFiles } from './traffic/traffic-files.js';
 
 /** Proxies close silent connections after a minute, some after half of that. */
 const BEAT_SECONDS = 15;
+/** What a kill may take from the counts of mail. */
+const TRAFFIC_SECONDS = 60;
+
+const pages = [
+  { title: 'Overview', href: '/', order: 0, role: 'read' },
+  {
+    title: 'Health',
+    href: '/health/extended',
+    section: '/health',
+    order: 80,
+    role: 'read',
+    group: 'Server',
+  },
+  { title: 'Metrics', href: '/metrics', order: 82, role: 'read', group: 'Server' },
+  { title: 'Log', href: '/logs', order: 84, role: 'admin', group: 'Server' },
+  {
+    title: 'System',
+    href: '/system/props',
+    section: '/system',
+    order: 86,
+    role: 'admin',
+    group: 'Server',
+  },
+] as const;
 
 /** The landing page, health, metrics and logs. It only observes mail. */
 export const monitoring = definePlugin({
@@ -56,6 +82,7 @@ export const monitoring = definePlugin({
       if (session.listener.name !== 'internal' || reversePath !== null) activity.accepted();
     });
     countMail(context);
+    const traffic = await openTraffic(context, configuration.data);
     gaugeServer(metrics, { disk, probe, eventLoop, health: healthOverview });
 
     const history = new MetricHistory(metricsExposition, charts, clock);
@@ -69,6 +96,7 @@ export const monitoring = definePlugin({
         health: healthOverview,
         activity,
         disk,
+        traffic,
         queue: given.relayQueue,
         metrics: metricsExposition,
         finder: new Finder({ catalogue, directory: given.directory, relayQueue: given.relayQueue }),
@@ -86,11 +114,7 @@ export const monitoring = definePlugin({
     mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });
     const stalls = recordStalls(context, given.stallWatch, options);
     await mountSystem(context, { configuration, settings: () => settings, stalls, stallWatch: given.stallWatch });
-    http.navigate({ title: 'Overview', href: '/', order: 0, role: 'read' });
-    http.navigate({ title: 'Health', href: '/health/extended', order: 80, role: 'read' });
-    http.navigate({ title: 'Metrics', href: '/metrics', order: 82, role: 'read' });
-    http.navigate({ title: 'Log', href: '/logs', order: 84, role: 'admin' });
-    http.navigate({ title: 'System', href: '/system/props', order: 86, role: 'admin' });
+    for (const link of pages) http.navigate(link);
     return {
       reconfigure: (changed) => {
         settings = changed;
@@ -101,6 +125,17 @@ export const monitoring = definePlugin({
     };
   },
 });
+
+async function openTraffic(context: PluginContext, data: string): Promise<Traffic> {
+  const name = 'traffic';
+  const folder = await context.folder(name);
+  watchFolder(name, data, { [name]: isTrafficFile }, context);
+  const traffic = new Traffic(await TrafficFiles.open(folder, context.log), context.clock);
+  countTraffic(context, traffic);
+  context.every(TRAFFIC_SECONDS, () => traffic.save());
+  context.onClose(() => traffic.save());
+  return traffic;
+}
 
 type Settings = () => MonitoringSettings;
 

@@ -12,6 +12,6 @@ export const pipeline = definePlugin({
   needs: { catalogue, explaining, pluginsOverview },
   setup({ http }, { catalogue: known, explaining: asked, pluginsOverview: overview }) {
     http.mount(pipelineEndpoints({ catalogue: known, explaining: asked, overview }));
-    http.navigate({ title: 'Pipeline', href: '/pipeline', order: 70, role: 'read' });
+    http.navigate({ title: 'Pipeline', href: '/pipeline', order: 70, role: 'read', group: 'Delivery' });
   },
 });

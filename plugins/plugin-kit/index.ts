@@ -20,18 +20,18 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
     takes: ['PATH'],
     flags: ['json'],
     summary: 'test that a plugin loads, without starting the server',
-    run: async ({ args: [path = ''], flags, options }, surroundings) => {
+    run: async ({ args: [path = ''], flags, options }, environment) => {
       const { checkPlugin } = await import('./trial.js');
-      return checkPlugin({ path, options, json: flags.has('json') }, surroundings);
+      return checkPlugin({ path, options, json: flags.has('json') }, environment);
     },
   },
   {
     words: 'plugin list',
     flags: ['json'],
     summary: 'list plugins, their dependencies, and the order of their hooks',
-    run: async ({ flags, options }, surroundings) => {
+    run: async ({ flags, options }, environment) => {
       const { listPlugins } = await import('./list-plugins.js');
-      return listPlugins({ options, json: flags.has('json') }, surroundings);
+      return listPlugins({ options, json: flags.has('json') }, environment);
     },
   },
   {

@@ -1,15 +1,11 @@
 import { z } from 'zod';
-import type { CommandEnvironment, OwnerCall } from '../../core/cli/command.js';
-import { lockOwner } from '../../core/cli/owner-call.js';
+import type { CommandEnvironment } from '../../core/cli/command.js';
+import type { OwnerCall } from '../../core/contracts/server.js';
+import { lockOwner } from '../../core/host/owner-call.js';
 import { dataFolderAt } from '../../core/config/load.js';
 import type { StartOptions } from '../../core/main.js';
 import { startError } from '../../core/problem.js';
 import { runTrial } from './trial.js';
-
-export interface ListInput {
-  readonly options: StartOptions;
-  readonly json: boolean;
-}
 
 /** The part of `GET /pipeline` that the list shows. */
 const Pipeline = z.object({
@@ -36,7 +32,16 @@ const Pipeline = z.object({
  * `postern plugin list`: asks the running server; without one, starts the configured plugins in a process of its own
  * and stops them again. Resolves with the exit status.
  */
-export async function listPlugins({ options, json }: ListInput, place: CommandEnvironment): Promise<number> {
+export async function listPlugins(
+  {
+    options,
+    json,
+  }: {
+    readonly options: StartOptions;
+    readonly json: boolean;
+  },
+  place: CommandEnvironment,
+): Promise<number> {
   const owner = await lockOwner(dataFolderAt({ overrides: options, cwd: place.cwd, env: place.env }));
   const list = owner === undefined ? await fromConfiguration(options, place) : await fromServer(owner);
   place.print(json ? JSON.stringify(list, null, 2) : listText(list));

@@ -87,15 +87,17 @@ const nextSteps = (
 
 export type PluginLanguage = 'javascript' | 'typescript';
 
-export interface SkeletonInput {
+/** The files of a new plugin, by their path in its folder. */
+export function skeletonOf({
+  name,
+  language,
+  folder,
+}: {
   readonly name: PluginName;
   readonly language: PluginLanguage;
   /** Absolute target folder; need not exist. */
   readonly folder: string;
-}
-
-/** The files of a new plugin, by their path in its folder. */
-export function skeletonOf({ name, language, folder }: SkeletonInput): ReadonlyMap<string, string> {
+}): ReadonlyMap<string, string> {
   const root = join(packageRoot, 'docs', 'skeleton');
   const written = readdirSync(root, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -237,6 +239,8 @@ export const takenNames: readonly string[] = [
   'smtp',
   'store',
   'system',
+  'trace',
+  'traffic',
   'threads',
   'users',
   'vendor',

@@ -108,17 +108,22 @@ const failed = (step: TrialStep, message: string): TrialReport => ({
   findings: [{ severity: 'error', step, place: null, message: `${message}.` }],
 });
 
-export interface CheckInput {
-  /** File or folder of the plugin, or the name of a package. */
-  readonly path: string;
-  readonly options: StartOptions;
-  readonly json: boolean;
-}
-
 /**
  * `postern plugin check PATH`: tries the plugin and prints problems. Resolves with the exit status: 1 for a mistake.
  */
-export async function checkPlugin({ path, options, json }: CheckInput, place: CommandEnvironment): Promise<number> {
+export async function checkPlugin(
+  {
+    path,
+    options,
+    json,
+  }: {
+    /** File or folder of the plugin, or the name of a package. */
+    readonly path: string;
+    readonly options: StartOptions;
+    readonly json: boolean;
+  },
+  place: CommandEnvironment,
+): Promise<number> {
   const report = await runTrial({ path, options, cwd: place.cwd, env: place.env });
   const ok = report.findings.every(({ severity }) => severity !== 'error');
   place.print(json ? JSON.stringify({ path, ok, ...report }, null, 2) : reportText(path, report));

@@ -98,7 +98,7 @@ export const store = definePlugin({
       selectionEndpoint(site),
       ...draftEndpoints({ ...draftServices, reader, names }),
     ]);
-    http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate' });
+    http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
     return { mailboxes: maildirMailboxes(maildirs) };
   },
 });

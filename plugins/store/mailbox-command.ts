@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { Command, OwnerCall } from '../../core/cli/command.js';
+import type { Command } from '../../core/cli/command.js';
+import type { OwnerCall } from '../../core/contracts/server.js';
 import { pluralize } from '../../core/text/format.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { startError } from '../../core/problem.js';

@@ -1,8 +1,8 @@
-import type { RecipientOutcome } from '../../core/contracts/delivery-target.js';
+import type { RecipientOutcome } from '../../core/pipeline/delivery-target.js';
 import type { Address } from '../../core/mime/address.js';
 import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import type { RecipientDsn } from '../../core/smtp/protocol/parameters.js';
-import type { ClientIdentity } from '../../core/smtp/client/destination.js';
+import type { ClientIdentity } from '../../core/smtp/client/remote-server.js';
 import { type ClientFailure, isClientFailure, timeoutFailure } from '../../core/smtp/client/failure.js';
 import type { OutgoingRecipient } from '../../core/smtp/client/message.js';
 import type { PooledSession } from '../../core/smtp/client/pool.js';
@@ -60,7 +60,7 @@ export class LiveTransaction {
   /** Called at the end of the client's transaction: resets the upstream's and returns the connection. */
   end(): void {
     this.#ended = true;
-    void this.#inTurn(() => this.#giveBack());
+    void this.#inTurn(() => this.#releaseSession());
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -117,7 +117,7 @@ export class LiveTransaction {
         const outline = outlineAhead(this.#transaction, session.capabilities);
         const { mail, rcpt } = await session.mailWithRcpt(senderOf(this.#transaction), recipient, outline);
         if (mail.code >= 300) return mail;
-        ahead = rcpt ?? (await answerOf(session.rcpt(recipient)));
+        ahead = rcpt ?? (await replyOrFailure(session.rcpt(recipient)));
         if (isClientFailure(ahead) && session.failure !== undefined) throw ahead;
         return mail;
       },
@@ -163,11 +163,11 @@ export class LiveTransaction {
   }
 
   async #anew(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
-    await this.#giveBack();
+    await this.#releaseSession();
     return sendAnew(this.upstream, this.#transaction, recipients, message);
   }
 
-  async #giveBack(): Promise<void> {
+  async #releaseSession(): Promise<void> {
     const lease = this.#lease;
     this.#lease = undefined;
     this.#session = undefined;
@@ -221,7 +221,7 @@ function identityOf({ remote, hello, user, listener }: SmtpSession): ClientIdent
 }
 
 /** A failure is an answer too. */
-async function answerOf(reply: Promise<Reply>): Promise<Reply | ClientFailure> {
+async function replyOrFailure(reply: Promise<Reply>): Promise<Reply | ClientFailure> {
   try {
     return await reply;
   } catch (error) {

@@ -1,5 +1,5 @@
 import { buffer } from 'node:stream/consumers';
-import type { Notify } from '../../core/contracts/queue-entry.js';
+import { decodeOriginal, type Notify, type RecipientDsn } from '../../core/smtp/protocol/parameters.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
 import type { Address } from '../../core/mime/address.js';
 import type { Capabilities } from '../../core/smtp/client/envelope.js';
@@ -13,7 +13,6 @@ import type {
   OutgoingSender,
 } from '../../core/smtp/client/message.js';
 import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
-import { decodeOriginal, type RecipientDsn } from '../../core/smtp/protocol/parameters.js';
 
 /** Messages up to this size are sent from memory. */
 const smallBytes = 256 * 1024;

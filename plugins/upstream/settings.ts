@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { secret } from '../../core/config/outline.js';
-import type { ClientCredentials, ClientDeadlines, TlsPolicy } from '../../core/smtp/client/destination.js';
+import { secret } from '../../core/contracts/outline.js';
+import type { ClientCredentials, ClientDeadlines, TlsPolicy } from '../../core/smtp/client/remote-server.js';
 
 const seconds = (fallback: number, most: number, description: string) =>
   z.int().min(1).max(most).default(fallback).describe(`${description} Seconds.`);

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import type { Clock } from '../../core/clock.js';
 import type { HopFinder, NextHop } from '../../core/dns/next-hop.js';
 import type { SmtpSession } from '../../core/pipeline/transaction.js';
-import type { CallOptions, ClientIdentity, Destination } from '../../core/smtp/client/destination.js';
+import type { CallOptions, ClientIdentity, RemoteServer } from '../../core/smtp/client/remote-server.js';
 import {
   clientFailure,
   type ClientFailure,
@@ -38,7 +38,7 @@ export class UpstreamHost {
   readonly #deps: UpstreamDeps;
   readonly #pool: ClientPool;
   readonly #identified = new IdentifiedSessions();
-  readonly #destinations = new Map<string, Destination>();
+  readonly #servers = new Map<string, RemoteServer>();
 
   constructor(written: string, settings: UpstreamSettings, deps: UpstreamDeps) {
     const { host, port } = readHost(written);
@@ -60,7 +60,7 @@ export class UpstreamHost {
     else {
       for (const hop of addresses) {
         try {
-          return await this.#leaseAt(this.#destination(hop), call);
+          return await this.#leaseAt(this.#server(hop), call);
         } catch (error) {
           if (!isClientFailure(error)) throw error;
           if (failure === undefined || !isOurs(error)) failure = error;
@@ -92,13 +92,11 @@ export class UpstreamHost {
     await this.#pool.close();
   }
 
-  #leaseAt(destination: Destination, { client, signal }: Call): Promise<PooledSession> {
+  #leaseAt(server: RemoteServer, { client, signal }: Call): Promise<PooledSession> {
     const { deadlines } = this.#settings;
-    if (client === undefined) return this.#pool.lease(destination, { deadlines, signal });
+    if (client === undefined) return this.#pool.lease(server, { deadlines, signal });
     const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#deps.clock };
-    return this.#identified.lease(client, destination, this.#settings.connections, () =>
-      openSession(destination, options),
-    );
+    return this.#identified.lease(client, server, this.#settings.connections, () => openSession(server, options));
   }
 
   async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
@@ -110,14 +108,14 @@ export class UpstreamHost {
     return clientFailure({ kind: 'connect', step: 'connect', code: 451, status: temporary(status), text });
   }
 
-  #destination({ host, address }: NextHop): Destination {
-    const known = this.#destinations.get(address);
+  #server({ host, address }: NextHop): RemoteServer {
+    const known = this.#servers.get(address);
     if (known !== undefined) return known;
     const { protocol, extensions = true, tls, auth } = this.#settings;
     const about = { protocol, extensions, tls, helloName: this.#deps.helloName };
     const made = { address, host, port: this.port, ...about, ...(auth !== undefined && { auth }) };
-    if (this.#destinations.size > 100) this.#destinations.clear();
-    this.#destinations.set(address, made);
+    if (this.#servers.size > 100) this.#servers.clear();
+    this.#servers.set(address, made);
     return made;
   }
 }
@@ -210,7 +208,7 @@ class IdentifiedSessions {
 
   async lease(
     client: { readonly session: SmtpSession; readonly identity: ClientIdentity },
-    { address }: Destination,
+    { address }: RemoteServer,
     most: number,
     open: () => Promise<ClientSession>,
   ): Promise<PooledSession> {

@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/clock.js';
-import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
-import type { HealthReport } from '../../core/host/health.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/pipeline/delivery-target.js';
+import type { HealthReport } from '../../core/contracts/health.js';
 import type { Log } from '../../core/log/log.js';
 import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import { defer, type Hop, reject, route, type Verdict } from '../../core/pipeline/verdict.js';

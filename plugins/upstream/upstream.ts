@@ -1,4 +1,4 @@
-import type { RecipientOutcome } from '../../core/contracts/delivery-target.js';
+import type { RecipientOutcome } from '../../core/pipeline/delivery-target.js';
 import type { Recipient, SmtpSession } from '../../core/pipeline/transaction.js';
 import {
   clientFailure,

@@ -11,13 +11,6 @@ import { asMailUser, canonicalUsername, isUsername, lowerCase, partsOf, type Use
 
 export type LocalDestination = Pick<Address, 'local' | 'domain'>;
 
-interface DirectoryInput {
-  readonly records: UserRecords;
-  readonly settings: UsersSettings;
-  readonly configuration: Pick<Configuration, 'domains' | 'hostname'>;
-  readonly clock: Pick<Clock, 'monotonic'>;
-}
-
 /** Maximum number of cached verified sign-ins. */
 const rememberedUsers = 10_000;
 
@@ -29,7 +22,17 @@ export class UserDirectory implements Directory {
   #settings: UsersSettings;
   #verified: CredentialCache;
 
-  constructor({ records, settings, configuration, clock }: DirectoryInput) {
+  constructor({
+    records,
+    settings,
+    configuration,
+    clock,
+  }: {
+    readonly records: UserRecords;
+    readonly settings: UsersSettings;
+    readonly configuration: Pick<Configuration, 'domains' | 'hostname'>;
+    readonly clock: Pick<Clock, 'monotonic'>;
+  }) {
     this.#records = records;
     this.#configuration = configuration;
     this.#clock = clock;
@@ -162,17 +165,18 @@ export function looksRouted(local: string): boolean {
   return /[%!@]/.test(local);
 }
 
-interface PostmasterInput {
-  readonly settings: Pick<UsersSettings, 'postmaster'>;
-  readonly configuration: Pick<Configuration, 'domains'>;
-  readonly clock: Pick<Clock, 'now'>;
-}
-
 /**
  * Ensures that mail for postmaster has a recipient (RFC 5321 §4.5.1): creates a user without a password if there is
  * none. This creates `users.json` at the first start.
  */
-export async function ensurePostmaster(records: UserRecords, input: PostmasterInput): Promise<void> {
+export async function ensurePostmaster(
+  records: UserRecords,
+  input: {
+    readonly settings: Pick<UsersSettings, 'postmaster'>;
+    readonly configuration: Pick<Configuration, 'domains'>;
+    readonly clock: Pick<Clock, 'now'>;
+  },
+): Promise<void> {
   const { settings, configuration, clock } = input;
   const username = postmasterName(settings, configuration.domains);
   if (records.named(username) !== undefined) return;

@@ -49,7 +49,7 @@ export const usersElsewhere = definePlugin({
     smtp.on('message', { signedIn: true }, submittedMessageHook(senders, configuration.hostname, clock));
     const postmaster = () => users.find(postmasterName(settings, domains()));
     smtp.on('rcptTo', { order: 'route', after: '*' }, recipientHook(recipients(users, configuration, postmaster)));
-    http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
+    http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read', group: 'Mail' });
     const roster = { list: async () => (await users.list()).map(detailsOf) };
     http.mount(lookingEndpoints({ roster, directory: users, domains, signIns, count, editable: false }));
 

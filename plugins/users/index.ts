@@ -48,7 +48,7 @@ const usersOfFile = definePlugin({
     smtp.on('mailFrom', { signedIn: true }, senderHook(senders));
     smtp.on('message', { signedIn: true }, submittedMessageHook(senders, configuration.hostname, clock));
     smtp.on('rcptTo', { order: 'route', after: '*' }, recipientHook(userDirectory));
-    http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read' });
+    http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read', group: 'Mail' });
     http.mount(
       userEndpoints({
         roster,
@@ -65,6 +65,7 @@ const usersOfFile = definePlugin({
       return {
         status: 'degraded',
         why: `The catch-all ${missing} is no user: add it, or change plugins.users.catchAll.`,
+        page: '/users',
       };
     });
 

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { Command, CommandInput, OwnerAnswer, OwnerCall, Terminal } from '../../core/cli/command.js';
+import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
+import type { OwnerAnswer, OwnerCall } from '../../core/contracts/server.js';
 import { askNewPassword } from '../../core/cli/terminal.js';
 import { startError } from '../../core/problem.js';
 import { postmasterName } from './directory.js';

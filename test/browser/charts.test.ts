@@ -74,7 +74,7 @@ describe('the charts', { skip: skipWithout('chromium') }, () => {
     await context.close();
   });
 
-  test('show a value that stands alone', async () => {
+  test('show a single value', async () => {
     const { context, page } = await visit(browser, server.base);
     const model = (await server.admin.json('/metrics/history')) as History;
     const now = Date.now();

@@ -34,12 +34,12 @@ const shared = `
 /** An option of a list is chosen for the button behind the list, or the last of its form; what a bulk action is for, with each action. */
 const listPresses = `(() => {${shared}
   return buttons.flatMap((button, index) => {
-    if (button.disabled || button.hidden) return [];
+    if (button.disabled || button.hidden || button.closest('dialog') !== null) return [];
     const { form } = button;
     const action = form === null ? '' : kind((button.getAttribute('formaction') ?? form.getAttribute('action')) + ' ' + (form.elements.namedItem('_method')?.value ?? methodOf(form)));
     const press = (how, ticked = true, choice = null) => ({
       key: [kind(button.textContent), action, how].join(' | '), button: index, ticked, choice,
-      isOfEveryPage: button.closest('header.bar') !== null,
+      isOfEveryPage: button.closest('header.bar, footer.foot') !== null,
       submits: form !== null && button.type !== 'button', changes: form !== null && methodOf(form) === 'post', destroys: button.dataset.tone === 'bad' });
     if (form === null || button.type === 'button') return [press('pressed')];
     const own = buttons.filter((one) => one.form === form);

@@ -71,7 +71,7 @@ describe('somebody who writes in a browser', { skip: skipWithout('chromium') }, 
       await context.close();
     });
 
-    test(`sees both versions when somebody else was quicker, ${how} JavaScript`, async () => {
+    test(`sees both versions after a concurrent change, ${how} JavaScript`, async () => {
       const { context, page: first } = await visit(browser, server.base, { javaScriptEnabled });
       await first.goto(`${mailbox}/drafts`);
       await press(first, 'New draft');
@@ -124,7 +124,7 @@ describe('somebody who writes in a browser', { skip: skipWithout('chromium') }, 
     await deliver(server.portOf('mx'), lines('Subject: Another matter', '', 'x'));
     await page.goto(`${mailbox}/folders/INBOX`);
     await page.getByRole('link', { name: /Another matter/ }).waitFor();
-    await page.getByRole('searchbox').pressSequentially('bridge');
+    await page.getByRole('main').getByRole('searchbox').pressSequentially('bridge');
     await page.getByRole('link', { name: /Another matter/ }).waitFor({ state: 'detached' });
     await page.getByText(/messages? fits?$/).waitFor();
     assert.match(await page.title(), /^INBOX/);

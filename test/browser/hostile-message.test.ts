@@ -80,7 +80,7 @@ describe('a message that wants to act', { skip: skipWithout('chromium') }, () =>
     await context.close();
   });
 
-  test('fetches pictures, and only pictures, when somebody asks for remote content', async () => {
+  test('fetches pictures, and only pictures, when remote content is requested', async () => {
     const { context, page, misdeeds } = await visit(browser, server.base);
     await open(page, `${path}?view=html&remote=1`);
     assert.ok(misdeeds.escapes.includes(`${tracker}/pixel.gif`), misdeeds.escapes.join(' '));

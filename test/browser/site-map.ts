@@ -13,6 +13,7 @@ const collections = new Set([
   'heapdumps',
   'destinations',
   'quarantine',
+  'trace',
 ]);
 
 /** Paths of all pages that can be reached by links from the landing page, some of each kind. */
@@ -23,6 +24,12 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
   const pages: string[] = [];
   for (let path = waiting.shift(); path !== undefined && pages.length < mostPages; path = waiting.shift()) {
     const { status, headers, text } = await client.request(path, { accept: 'text/html,*/*;q=0.8' });
+    const location = headers.get('location');
+    if (status === 303 && location !== null && !seen.has(location)) {
+      seen.add(location);
+      waiting.push(location);
+    }
+    if (status === 303) continue;
     if (headers.get('content-type')?.startsWith('text/html') !== true || isFramed(headers)) continue;
     if (status !== 200) throw new Error(`a link leads to ${path}, which answers ${status}`);
     pages.push(path);

@@ -74,7 +74,7 @@ describe('an operator walks to a message', { skip: skipWithout('chromium') }, ()
     test(`and finds it by a word, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
       const { context, page } = await visit(browser, server.base, { javaScriptEnabled });
       await page.goto('/store/localhost/postmaster/folders/INBOX');
-      const words = page.getByRole('searchbox');
+      const words = page.getByRole('main').getByRole('searchbox');
       await words.fill('bridge');
       await words.press('Enter');
       await page.getByRole('link', { name: 'About the bridge' }).first().waitFor();

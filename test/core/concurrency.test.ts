@@ -12,7 +12,7 @@ import {
   Semaphore,
 } from '../../core/concurrency.js';
 
-test('a signal aborts in time though nobody else holds its parts', async () => {
+test('a signal aborts in time though nothing else refers to its parts', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const other = new AbortController();

@@ -160,7 +160,7 @@ for (const [kind, make] of Object.entries(kinds)) {
       await server.admin.json('/config/reload', { method: 'POST' });
     });
 
-    test('is told in health', async () => {
+    test('is reported in health', async () => {
       const { text } = await server.admin.request('/health/extended', { accept: 'application/json' });
       const { components } = JSON.parse(text) as { components: Readonly<Record<string, Component>> };
       for (const [name, words] of [

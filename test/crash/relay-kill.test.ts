@@ -32,7 +32,7 @@ async function sendUntilDead(port: number, next: () => number, accepted: (number
   }
 }
 
-test('whatever was accepted is delivered or told to its sender, however often the server is killed', async (t) => {
+test('whatever was accepted is delivered or returned to its sender, however often the server is killed', async (t) => {
   const deferredOnce = new Set<string>();
   const sink = await SmtpSink.start(t, {
     steps: {

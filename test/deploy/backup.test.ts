@@ -132,7 +132,7 @@ describe('backup.sh', { skip: skipWithout('rsync') }, () => {
     assert.equal((await listMessages(admin)).length, 1);
   });
 
-  test('finds a message that is renamed while pass after pass looks elsewhere, and goes on when a mailbox goes', async (t) => {
+  test('finds a message that is renamed during the search, and continues when a mailbox is removed', async (t) => {
     const folder = await temporaryFolder(t);
     const mailbox = join(folder, 'data', 'mail', 'localhost', 'anna');
     for (const name of ['new', 'cur', '.Archive/new', '.Archive/cur']) {
@@ -170,7 +170,7 @@ cd '${mailbox}' && mv cur/busy* .Archive/cur/busy-$count 2>/dev/null || mv .Arch
     ]);
   });
 
-  test('keeps secrets to its user, leaves out what a start makes, goes on without yesterday, and refuses a place that is taken', async (t) => {
+  test('keeps secrets to its user, leaves out what a start makes, works without an earlier backup, and refuses an existing target', async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, 'data');
     await mkdir(join(data, 'mail', 'localhost', 'a'), { recursive: true, mode: 0o700 });

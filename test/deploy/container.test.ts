@@ -97,7 +97,7 @@ describe('the Dockerfile, without a daemon', () => {
       assert.ok(!isAllowed(secret), secret);
   });
 
-  test('the configuration that it starts with is right, and lets nobody in without a password', async () => {
+  test('the initial configuration is valid, and demands a password', async () => {
     const config = join(deployFolder, 'docker', 'postern.json5');
     const { settings } = await configure({ config }, { cwd: projectRoot, env: {}, print: () => undefined });
     const exposed = words('EXPOSE')[0]?.split(' ').map(Number);

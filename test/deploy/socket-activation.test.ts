@@ -43,7 +43,7 @@ describe('a server on sockets that a service manager has opened', () => {
     assert.equal(await manager.stop(), 0);
   });
 
-  test('while it is restarted, connections wait and mail goes on', async (t) => {
+  test('while it is restarted, connections wait and mail continues', async (t) => {
     const folder = await temporaryFolder(t);
     const config = `{ smtp: { listeners: [{ socket: 'smtp' }] } }`;
     const manager = await ServiceManager.open(t, { folder, config, sockets: ['smtp'] });

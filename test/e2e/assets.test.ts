@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { startInProcess } from '../support/in-process-server.js';
 import { until } from '../support/until.js';
 
-test('a running server soon sends its assets compressed to whoever takes that, and else as they are', async (t) => {
+test('a running server soon sends its assets compressed to clients that accept it', async (t) => {
   const server = await startInProcess(t);
   const page = await server.admin.request('/', { accept: 'text/html' });
   const [, path] = /href="(\/assets\/[^"]+\.css)"/.exec(page.text) ?? [];

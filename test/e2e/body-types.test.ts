@@ -21,7 +21,7 @@ describe('a body whose type does not fit', () => {
     return { status, detail: (JSON.parse(text) as { detail?: string }).detail ?? '' };
   }
 
-  test('JSON without a Content-Type, or with that of a form, is told which one to send', async () => {
+  test('the refusal of JSON without a Content-Type, or with that of a form, names the right one', async () => {
     const form = 'application/x-www-form-urlencoded';
     for (const path of sends) {
       for (const type of [undefined, form]) {
@@ -43,7 +43,7 @@ describe('a body whose type does not fit', () => {
     }
   });
 
-  test('a type that is not taken is told all that are', async () => {
+  test('the refusal of a media type names all that are accepted', async () => {
     for (const path of sends) {
       const { status, detail } = await refusal(path, 'x', 'text/plain');
       assert.equal(status, 415, path);

@@ -7,7 +7,7 @@ import { temporaryFolder } from '../support/temporary-folder.js';
 /** Reads one line, closes its end, and waits as long as the command lives. */
 const oneLine = ['bash', '--norc', '-c', 'exec "$@" > >(exec head -n 1)', 'one-line'];
 
-test('a server goes on when nobody reads what it prints any more', async (t) => {
+test('a server continues when its output is closed', async (t) => {
   const server = await ServerProcess.start(t, {
     folder: await temporaryFolder(t),
     config: `{ smtp: { listeners: ${freeListeners} } }`,

@@ -61,7 +61,7 @@ describe('postern doctor', { concurrency: 2 }, () => {
     assert.match(help.stdout, /doctor \[--json\]/);
   });
 
-  test('beside a healthy server: ports, health and queue are told, no secret is', async (t) => {
+  test('beside a healthy server: reports ports, health and queue, and no secret', async (t) => {
     const folder = await temporaryFolder(t);
     const dns = await DnsServer.start(t, { 'acme.org': { silent: true } });
     const config = `{
@@ -103,7 +103,7 @@ describe('postern doctor', { concurrency: 2 }, () => {
     );
   });
 
-  test('a server that stands still: whose code it is, its process, and what to do', async (t) => {
+  test('a blocked server: whose code it is, its process, and what to do', async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, 'looper'));
     await writeFile(
@@ -200,7 +200,7 @@ describe('postern doctor', { concurrency: 2 }, () => {
     assert.match((await look(folder)).of('greylist'), /^advice: Greylisting takes longer than an hour/);
   });
 
-  test('the way out is tried only when somebody asks for it', async (t) => {
+  test('the outbound connection is tried only on request', async (t) => {
     const folder = await temporaryFolder(t);
     const dns = await DnsServer.start(t, { 'null.org': { MX: [[0, '.']] } });
     await writeFile(join(folder, 'postern.json5'), `{ dns: { servers: ['${dns.address}'] } }`);

@@ -85,7 +85,7 @@ describe('every endpoint', () => {
     }
   });
 
-  test('stands on the landing page with a curl line', async () => {
+  test('is on the landing page with a curl line', async () => {
     const page = await server.admin.page('/');
     for (const { path } of endpoints.filter(({ path }) => path !== '/favicon.ico')) {
       assert.ok(page.includes(path), path);

@@ -38,10 +38,11 @@ describe('what an operator has in hand', () => {
   const logged = async (query: string): Promise<Logs['items']> =>
     ((await server.admin.json(query)) as Logs).items.filter(({ line }) => line['msg'] !== 'request');
 
-  test('leads from a Message-ID to the lines of the log, and from there to its session and transaction', async () => {
-    const { status, headers } = await server.admin.request(path(messageId), { accept: 'text/html' });
-    assert.equal(status, 303);
-    const items = await logged(`${headers.get('location') ?? ''}&format=json`);
+  test('leads from a Message-ID to its trace and to the lines of the log, and from there to its session and transaction', async () => {
+    const [trace, log] = await found(messageId);
+    const one = await server.admin.request(trace?.href ?? '', { accept: 'text/html' });
+    assert.match(one.headers.get('location') ?? '', /^\/trace\/[0-9a-z]{20}$/);
+    const items = await logged(`${log?.href ?? ''}&format=json`);
     assert.deepEqual(
       items.map(({ line }) => [line['msg'], line['messageId']]),
       [['accepted', messageId]],

@@ -18,6 +18,8 @@ const watched: Readonly<Record<string, readonly string[]>> = {
   'drafts folder': ['drafts'],
   'heapdumps folder': ['heapdumps'],
   'mail folder': ['mail', 'mail/.intents'],
+  'trace folder': ['trace'],
+  'traffic folder': ['traffic'],
 };
 
 const odd: Readonly<Record<string, (path: string) => Promise<unknown>>> = {
@@ -58,7 +60,7 @@ describe('what is in a folder of the server and of nobody there', () => {
   });
 
   for (const [name, folders] of Object.entries(watched)) {
-    test(`is told by ${name} in health, all of it and nothing else`, async () => {
+    test(`is reported by ${name} in health, all of it and nothing else`, async () => {
       const component = await until(name, async () => {
         const { components } = (await server.admin.json('/health/extended')) as {
           readonly components: Readonly<Record<string, Component>>;

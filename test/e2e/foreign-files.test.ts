@@ -146,7 +146,7 @@ for (const durability of ['file', 'log'] as const) {
       await server.admin.page('/store/localhost/postmaster/folders/INBOX');
     });
 
-    test('is told in health by names, and is all well where it is', async () => {
+    test('is reported in health by its names, and works otherwise', async () => {
       const { components } = (await server.admin.json('/health/extended')) as {
         readonly components: Readonly<Record<string, Component>>;
       };

@@ -105,7 +105,7 @@ describe('a newcomer with the package and an empty folder', () => {
     assert.equal(await answerTo('more@example.com'), '550 5.7.1 The doorman has looked twice');
   });
 
-  test('breaks it: the reload is refused with the reason, and the old one goes on', async () => {
+  test('breaks it: the reload is refused with the reason, and the old one continues', async () => {
     const breaks: readonly (readonly [file: string, from: string, to: string])[] = [
       ['doorman/index.js', 'health.check(', 'health.chek('],
       ['doorman/index.js', 'export const doorman', 'export const = doorman'],
@@ -124,7 +124,7 @@ describe('a newcomer with the package and an empty folder', () => {
     assert.equal(await answerTo('spam@example.com'), '550 5.7.1 The doorman has looked twice');
   });
 
-  test('is told by plugin list what runs, by the server and without one', async (t) => {
+  test('plugin list shows what runs, with and without a running server', async (t) => {
     const list = await sh('postern plugin list');
     assert.match(list, /^The server runs these plugins/);
     assert.match(list, /^doorman {2}\.\/doorman\n {2}endpoints {2}1$/m);

@@ -34,7 +34,7 @@ const onThisMachine = (script: string, { http, smtpPort, password }: ShippedServ
     .replaceAll('127.0.0.1:2525', `127.0.0.1:${smtpPort}`)
     .replaceAll('PASSWORD', password);
 
-test('whoever types what docs/plugins.md says sees what it says', async (t) => {
+test('the commands of docs/plugins.md print what it says', async (t) => {
   const postern = await ShippedPackage.unpack(t);
   const folder = await temporaryFolder(t);
   const blocks = await shellBlocks('docs/plugins.md');

@@ -40,7 +40,7 @@ describe('a running server', () => {
     client.close();
   });
 
-  test('reloads by itself when its file has another content, if told to watch it', async (t) => {
+  test('reloads when the content of its file changes, where configured', async (t) => {
     const server = await startInProcess(t, text(1_000_000, 'plugins: { config: { watch: true } }'));
     const { configuration } = server.server.app;
     const changed = new Promise<void>((resolve) => void configuration.watch(resolve));

@@ -95,7 +95,7 @@ describe('a plugin of the site in a running server', () => {
     assert.deepEqual([state?.faults, (state?.versions ?? 0) >= 11], [0, true]);
   });
 
-  test('is changed as soon as a file of it is, if told to watch', async (t) => {
+  test('is reloaded as soon as one of its files changes, where configured', async (t) => {
     const folder = await temporaryFolder(t);
     await writeMarker(folder, 0);
     const server = await ServerProcess.start(t, { folder, config });

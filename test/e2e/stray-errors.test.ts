@@ -43,7 +43,7 @@ interface State {
 }
 
 describe('an error of a plugin that nobody catches', () => {
-  test('is told, is counted against it, and the server goes on', async (t) => {
+  test('is logged, counted against it, and the server continues', async (t) => {
     const folder = await temporaryFolder(t);
     await mkdir(join(folder, 'careless'));
     await writeFile(join(folder, 'careless', 'package.json'), '{ "type": "module" }');

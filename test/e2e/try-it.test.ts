@@ -40,7 +40,7 @@ test('the line to try it works whatever listens', { skip: skipWithout('swaks') }
   }
 });
 
-test('where nobody can send anything, no line says how', async (t) => {
+test('where no listener accepts mail, no line says how to send', async (t) => {
   const folder = await temporaryFolder(t);
   const config = `{ smtp: { listeners: [{ mode: 'submission', port: 0 }] } }`;
   const server = await ServerProcess.start(t, { folder, config });

@@ -132,7 +132,7 @@ describe('an endless loop in a plugin', { concurrency: 2 }, () => {
     });
   }
 
-  test('a run that ended in peace is not told of one before it', async (t) => {
+  test('after a clean end nothing is reported of earlier runs', async (t) => {
     const folder = await prepared(t);
     const server = await started(t, folder);
     await recipient(server, 'hook');
@@ -143,7 +143,7 @@ describe('an endless loop in a plugin', { concurrency: 2 }, () => {
     assert.doesNotMatch(why ?? '', /run before/);
   });
 
-  test('one that ends is told by health, log and metrics of the same run', async (t) => {
+  test('one that ends is reported by health, log and metrics of the same run', async (t) => {
     const folder = await prepared(t);
     const server = await started(t, folder);
     const client = await recipient(server, 'while');
@@ -161,7 +161,7 @@ describe('an endless loop in a plugin', { concurrency: 2 }, () => {
     assert.match((await admin.request('/system/threads?format=text')).text, /stood still .*plugin looper, hook rcptTo/);
   });
 
-  test('one that ends as the server is told to stop has not ended the run', async (t) => {
+  test('one that ends while the server stops has not ended the run', async (t) => {
     const folder = await prepared(t, '{ stallSeconds: 3 }');
     const server = await started(t, folder);
     const client = await recipient(server, 'longer');
@@ -173,7 +173,7 @@ describe('an endless loop in a plugin', { concurrency: 2 }, () => {
     assert.equal((await watchdogHealth(await started(t, folder))).status, 'up');
   });
 
-  test('the process ends itself when it is told to, and the next run says so', async (t) => {
+  test('the process ends itself where configured, and the next run says so', async (t) => {
     const folder = await prepared(t, '{ stallSeconds: 1, restartAfterSeconds: 2 }');
     const server = await started(t, folder);
     await recipient(server, 'hook');

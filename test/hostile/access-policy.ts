@@ -15,6 +15,7 @@ const policy: readonly Rule[] = [
   { match: /^GET \/(?:health|favicon\.ico)$/, access: ['public'] },
   { match: /^GET \/(?:docs|openapi\.json|health\/extended|metrics(?:\/\w+)?)?$/, access: ['read'] },
   { match: /^(?:GET|POST) \/pipeline(?:\/explain)?$/, access: ['read', 'admin'] },
+  { match: /^GET \/trace(?:\/\{id\})?$/, access: ['operate'] },
   { match: /^\w+ \/store(?:\/|$)/, access: ['operate'] },
   { match: /^GET \/users(?:\/\{username\}\/exists)?$/, access: ['read'] },
   { match: /^POST \/users\/authenticate$/, access: ['operate'] },

@@ -199,7 +199,7 @@ describe('who may ask the whole server what', () => {
     });
   }
 
-  test('H24 whether a user exists is told to nobody who has not signed in', async () => {
+  test('H24 only clients that are signed in learn whether a user exists', async () => {
     const answers = await Promise.all(
       ['postmaster@localhost', 'nobody@localhost'].map((name) =>
         rawRequest(fixture.port, 'GET', `/users/${name}/exists`, ['X-Request-Id: the-same-id']),

@@ -63,7 +63,7 @@ describe('what scripts hand in to be sent by the whole server', () => {
   const post = (path: string, body: object) =>
     fixture.ask('POST', path, { headers: json, body: Buffer.from(JSON.stringify(body)).toString('latin1') });
 
-  test('H09 a host that nobody allowed is not called, however it is written', async () => {
+  test('H09 a host that is not allowed is not called, however it is written', async () => {
     for (const mx of hosts) {
       for (const where of [
         { mx: [mx], port },

@@ -88,7 +88,7 @@ describe('what strangers write, on the pages of the whole server', () => {
     }
   });
 
-  test('H16 htmx evaluates nothing, runs no script that it loads, and asks nobody else', async () => {
+  test('H16 htmx evaluates nothing, runs no script that it loads, and calls no other host', async () => {
     for (const path of ['/', '/store', inbox, ...messages.slice(0, 2)]) {
       const text = await page(path);
       const config: unknown = JSON.parse(/<meta name="htmx-config" content='([^']*)'/.exec(text)?.[1] ?? '{}');

@@ -118,7 +118,7 @@ describe('a stranger who guesses passwords with ever new names', () => {
     await server.admin.json('/users', { json: { username: 'anna@localhost', password: 'the password of anna' } }, 201);
   });
 
-  test('F-S2 keeps nobody else from signing in, neither over HTTP nor over SMTP', async () => {
+  test('F-S2 does not block the sign-in of others, neither over HTTP nor over SMTP', async () => {
     const guesses = Array.from({ length: 140 }, (_, number) =>
       ask(server, { from: attacker, path: '/store', user: `name${number}`, password: 'guess' }),
     );
@@ -136,7 +136,7 @@ describe('a stranger who guesses passwords with ever new names', () => {
     assert.ok(statuses.includes(503), 'those beyond its share are refused');
   });
 
-  test('F-S2 is told to wait after fifty failures, whatever the names', async (t) => {
+  test('F-S2 must wait after fifty failures, whatever the names', async (t) => {
     const other = await startInProcess(t, configuration({ loginFailuresPerClient: 5 }));
     const statuses: number[] = [];
     for (let number = 0; number < 7; number += 1) {

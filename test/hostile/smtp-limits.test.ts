@@ -98,7 +98,7 @@ describe('hostile sessions against the limits of the whole server', () => {
     });
   }
 
-  test('S17 an argument is 501, and junk or a reset instead of a handshake hurts nobody', async () => {
+  test('S17 an argument is 501, and junk or a reset instead of a handshake does no harm', async () => {
     for (const leave of [(c: SmtpClient) => c.write('junk\r\n'.repeat(100)), (c: SmtpClient) => c.reset()]) {
       const client = await fixture.greeted('tls');
       assert.match((await client.command('STARTTLS now')).raw, /^501 /);
@@ -110,7 +110,7 @@ describe('hostile sessions against the limits of the whole server', () => {
     await fixture.assertAlive();
   });
 
-  test('S22 who talks at once, while nobody has said 220, is never obeyed', async () => {
+  test('S22 commands sent before the 220 are never executed', async () => {
     const client = await fixture.connect();
     client.write('EHLO early.example\r\nMAIL FROM:<a@sender.example>\r\n');
     const first = await client.readReply();
@@ -169,7 +169,7 @@ describe('hostile sessions against the limits of the whole server', () => {
     await until('an empty spool', async () => ((await fixture.spooled()) === 0 ? true : undefined));
   });
 
-  test('S25 who ends its side behind the dot gets its 250; who resets in DATA leaves nothing', async () => {
+  test('S25 a client that half-closes after the dot gets its 250; one that resets in DATA leaves nothing', async () => {
     const client = await fixture.atData();
     client.write(`${header}ended\r\n.\r\n`);
     client.halfClose();
@@ -188,7 +188,7 @@ describe('hostile sessions against the limits of the whole server', () => {
     await until('an empty spool', async () => ((await fixture.spooled()) === 0 ? true : undefined));
   });
 
-  test('S26 sessions beyond the limit of an address are 421, and the others go on', async () => {
+  test('S26 sessions beyond the limit of an address are 421, and the others continue', async () => {
     await until('all sessions closed', async () => ((await open()) === 0 ? true : undefined));
     const clients: SmtpClient[] = [];
     for (let n = 0; n < 20; n += 1) clients.push(await fixture.greeted());

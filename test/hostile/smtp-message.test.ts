@@ -87,7 +87,7 @@ describe('hostile messages against the whole server', () => {
     });
   });
 
-  test('S15 a first line of two dots in a segment of its own is text', async () => {
+  test('S15 a first line of two dots in a separate segment is text', async () => {
     const client = await fixture.atData();
     client.write('..');
     await new Promise((resolve) => setImmediate(resolve));
@@ -99,7 +99,7 @@ describe('hostile messages against the whole server', () => {
     client.close();
   });
 
-  test('S16 one dot is taken from the front of a line, none behind a bare LF', async () => {
+  test('S16 one leading dot of a line is removed, none after a bare LF', async () => {
     const { added } = await exchange(`${header}.x\r\n..\r\n...\r\na\n..\r\n.\r\n`);
     assert.deepEqual(added, [`${header}x\r\n.\r\n..\r\na\r\n..\r\n`]);
   });

@@ -1,4 +1,5 @@
-import type { CommandInput, OwnerCall, Terminal } from '../../core/cli/command.js';
+import type { CommandInput, Terminal } from '../../core/cli/command.js';
+import type { OwnerCall } from '../../core/contracts/server.js';
 import type { PluginCommand } from '../../core/plugin.js';
 import { isProblem, isStartError } from '../../core/problem.js';
 

@@ -1,7 +1,7 @@
 import { dns as dnsService } from '../../core/contracts/dns.js';
 import { healthOverview, metricsExposition } from '../../core/contracts/server.js';
 import { definePlugin, isPlugin, type Plugin } from '../../core/plugin.js';
-import type { Service } from '../../core/host/service.js';
+import type { Service } from '../../core/contracts/service.js';
 import { DrivenSite, type Overviews } from './driven-site.js';
 import type { DeliveredMail } from './delivered-mail.js';
 import { FakeClock } from './fake-clock.js';

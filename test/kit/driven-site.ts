@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { HealthState } from '../../core/host/health.js';
+import type { HealthState } from '../../core/contracts/health.js';
 import type { Plugin } from '../../core/plugin.js';
 import type { WatchedEvent } from '../../core/pipeline/events.js';
 import type { ListenerMode } from '../../core/pipeline/transaction.js';

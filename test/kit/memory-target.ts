@@ -1,5 +1,5 @@
 import { text } from 'node:stream/consumers';
-import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/contracts/delivery-target.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../core/pipeline/delivery-target.js';
 import type { SpooledMessage } from '../../core/spool/spool.js';
 import { HookMessage } from '../../core/pipeline/delivery.js';
 import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';

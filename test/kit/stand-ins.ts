@@ -2,7 +2,7 @@ import { directory, type Directory, type MailUser } from '../../core/contracts/d
 import { mailboxes } from '../../core/contracts/mailboxes.js';
 import { type Address, parseAddress } from '../../core/mime/address.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
-import type { Service } from '../../core/host/service.js';
+import type { Service } from '../../core/contracts/service.js';
 import { accept, next, reject, route } from '../../core/pipeline/verdict.js';
 
 /** The password of every mail user. */

@@ -48,7 +48,7 @@ describe('what is written over HTTP, in a mail client', { skip }, () => {
     assert.match(draft.body.toString('latin1'), /^Subject: second\r$/m);
   });
 
-  test('a draft of a mail client is edited here, and what it is sent as stands in Sent for both', async () => {
+  test('a draft of a mail client is edited here, and both see in Sent what was sent', async () => {
     const path = `${mailbox}/drafts`;
     const text = lines('From: postmaster@localhost', 'To: postmaster@localhost', 'Subject: by a client', '', 'x');
     await within('Drafts', (client) => client.command(`APPEND Drafts (\\Draft \\Seen) {${text.length}+}\r\n${text}`));

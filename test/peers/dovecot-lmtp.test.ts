@@ -86,7 +86,7 @@ describe('a queue that gives its mail to Dovecot over LMTP', { skip }, () => {
 
   const bodyOf = ({ body = Buffer.alloc(0) }: FetchedMessage): string => body.toString('utf8');
 
-  test('delivers to whom Dovecot knows, and returns what was for somebody it does not know', async () => {
+  test('delivers to users that Dovecot knows, and returns mail for others', async () => {
     await send('three of them', [ann, nobody, bob]);
     const [notice] = await untilListed(admin, 1);
     const report = (await rawMessage(admin, notice?.id ?? '')).toString();

@@ -92,7 +92,7 @@ describe('mail on its way over us, Postfix and a second one of us', { skip }, ()
     assert.match(history[0]?.tls ?? '', /^TLSv1\.[23]$/);
   });
 
-  test('S14 takes no second message along, whatever stands in front of it', async () => {
+  test('S14 smuggles no second message, whatever comes before it', async () => {
     const there = HttpClient.admin(second.http);
     const recipient = 'smuggled@far.example';
     await there.json('/users', { json: { username: recipient, password: 'rye bread and cheese' } }, 201);

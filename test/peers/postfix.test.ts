@@ -79,7 +79,7 @@ describe('mail that Postfix sends', { skip }, () => {
       args: ['--smtp-port', `${port}`],
     });
 
-  test('comes over TLS and is kept byte for byte behind the trace fields', async () => {
+  test('comes over TLS and is kept byte for byte after the trace fields', async () => {
     const sent = Array.from({ length: total }, (_, n) => compose(n));
     await hand(postfix, sent);
     await untilListed(HttpClient.admin(server.http), total);

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { provide, type ProvidedService } from '../../core/host/service.js';
+import { provide, type ProvidedService } from '../../core/contracts/service.js';
 import { type Clock, systemTimers } from '../../core/clock.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';

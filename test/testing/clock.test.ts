@@ -5,7 +5,7 @@ import { definePlugin, dns } from '../../core/plugin.js';
 import { drive, FakeClock, FakeDns } from '../kit/index.js';
 
 describe('a fake clock', () => {
-  test('stands until it is turned, and says the same time in each run', async () => {
+  test('stops until it is advanced, and starts at the same time in each run', async () => {
     const clock = new FakeClock();
     assert.equal(new Date(clock.now()).toISOString(), '2030-01-01T12:00:00.000Z');
     await pause(5);
@@ -35,7 +35,7 @@ describe('a fake clock', () => {
     assert.equal(ran.at(-1), 'too late 1001');
   });
 
-  test('does not run what was taken back', async () => {
+  test('does not run a cancelled timer', async () => {
     const clock = new FakeClock();
     let ran = false;
     clock.after(100, () => void (ran = true))();
@@ -43,7 +43,7 @@ describe('a fake clock', () => {
     assert.equal(ran, false);
   });
 
-  test('leaves a task waiting that waits for a later time, and goes on with it then', async () => {
+  test('leaves a task waiting for a later time, and continues it then', async () => {
     const clock = new FakeClock();
     const ran: string[] = [];
     clock.after(1000, async () => {
@@ -86,7 +86,7 @@ describe('timers of a plugin', () => {
     assert.equal(ran.length, 5);
   });
 
-  test('go on behind a failure, which is logged', async (t) => {
+  test('continue after a failure, which is logged', async (t) => {
     let runs = 0;
     const failing = definePlugin({
       name: 'failing',

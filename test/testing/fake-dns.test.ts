@@ -5,7 +5,7 @@ import { FakeDns } from '../kit/fake-dns.js';
 import { message } from '../kit/message.js';
 
 describe('a fake DNS', () => {
-  test('answers what it was told, in the forms that people write', async () => {
+  test('answers as configured, in the forms that people write', async () => {
     const dns = new FakeDns({
       'Example.org MX': ['10 mx.example.org.', { priority: 20, exchange: 'mx2.example.org' }],
       'mx.example.org a': ['192.0.2.1'],
@@ -22,7 +22,7 @@ describe('a fake DNS', () => {
     assert.deepEqual(dns.questions, ['example.org MX', 'mx.example.org A', '192.0.2.1 PTR', 'example.org TXT']);
   });
 
-  test('knows no name that it was not told of, and of a known name no other records', async () => {
+  test('knows only the configured names, and only their configured records', async () => {
     const dns = new FakeDns({ 'example.org A': ['192.0.2.1'], 'empty.example TXT': [] });
     await assert.rejects(dns.resolve('nowhere.example', 'A'), { code: 'ENOTFOUND' });
     await assert.rejects(dns.resolve('example.org', 'AAAA'), { code: 'ENODATA' });
@@ -33,7 +33,7 @@ describe('a fake DNS', () => {
     assert.deepEqual(await dns.resolve('example.org', 'A'), ['192.0.2.2']);
   });
 
-  test('fails as it was told', async () => {
+  test('fails as configured', async () => {
     const dns = new FakeDns({
       'a.example A': 'servfail',
       'b.example A': 'timeout',

@@ -53,7 +53,7 @@ describe('what cannot start is refused with the words of a start', () => {
     }
   });
 
-  test('a service that nobody provides', async () => {
+  test('a service that no plugin provides', async () => {
     const needy = definePlugin({ name: 'needy', needs: { greylist }, setup() {} });
     assert.equal(
       await refusal(needy),

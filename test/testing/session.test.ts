@@ -96,7 +96,7 @@ describe('a session of a test', () => {
     await early.close();
   });
 
-  test('goes on under TLS and signs in, with the hooks of the plugin asked', async (t) => {
+  test('continues under TLS and signs in, and runs the hooks of the plugin', async (t) => {
     told.length = 0;
     const site = await drive(watchful, { test: t });
     assert.equal((await site.mailFrom({ tls: true })).code, 250);

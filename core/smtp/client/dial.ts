@@ -1,18 +1,18 @@
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { type Channel, timerMs } from './channel.js';
-import { type Destination, verifies } from './destination.js';
+import { type RemoteServer, verifies } from './remote-server.js';
 import { clientFailure, type ClientFailure, localFailure, timeoutFailure } from './failure.js';
 
-/** The failure of an aborted attempt. */
 export interface DialLimits {
+  /** Timeout in milliseconds. */
   readonly ms: number;
   readonly signal: AbortSignal | undefined;
 }
 
 /** Opens a TCP connection. Rejects with a `ClientFailure`. */
-export function dial(destination: Destination, { ms, signal }: DialLimits): Promise<Socket> {
-  const { address, port, localAddress } = destination;
+export function dial(server: RemoteServer, { ms, signal }: DialLimits): Promise<Socket> {
+  const { address, port, localAddress } = server;
   if (isIP(address) === 0) return Promise.reject(localFailure('connect', 'The server must be given by its IP address'));
   if (signal?.aborted === true) return Promise.reject(abortFailure('connect'));
   return new Promise((resolve, reject) => {
@@ -69,8 +69,8 @@ function connectFailure(cause: NodeJS.ErrnoException): ClientFailure {
  * Upgrades the channel's connection to TLS. Resolves when the handshake is done; undefined when the channel has failed,
  * which then holds the failure.
  */
-export async function secure(channel: Channel, destination: Destination, ms: number): Promise<ClientTls | undefined> {
-  const { tls, address, host = address } = destination;
+export async function secure(channel: Channel, server: RemoteServer, ms: number): Promise<ClientTls | undefined> {
+  const { tls, address, host = address } = server;
   const name = tls.servername ?? host;
   let agreed: ClientTls | undefined;
   const make = (plain: Socket, ready: () => void): Socket => {
@@ -79,7 +79,7 @@ export async function secure(channel: Channel, destination: Destination, ms: num
       host: name,
       // SNI takes no IP addresses (RFC 6066 §3).
       servername: isIP(name) === 0 ? name : '',
-      rejectUnauthorized: verifies(destination),
+      rejectUnauthorized: verifies(server),
       minVersion: 'TLSv1.2',
       ...(tls.ca !== undefined && { ca: tls.ca }),
     });

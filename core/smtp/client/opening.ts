@@ -9,10 +9,10 @@ import {
   type ClientCredentials,
   type ClientDeadlines,
   type ClientIdentity,
-  type Destination,
+  type RemoteServer,
   requiresTls,
   standardDeadlines,
-} from './destination.js';
+} from './remote-server.js';
 import { abortFailure, type ClientTls, dial, secure } from './dial.js';
 import { type ClientSession, LiveSession } from './session.js';
 import { type Capabilities, encodeXtext, noCapabilities, readCapabilities } from './envelope.js';
@@ -21,7 +21,7 @@ import { clientFailure, type ClientFailure, isClientFailure, localFailure, refus
 /** State of an opening. */
 interface Opening {
   readonly channel: Channel;
-  readonly destination: Destination;
+  readonly server: RemoteServer;
   readonly options: CallOptions;
   readonly deadlines: ClientDeadlines;
   greeting: Reply;
@@ -33,33 +33,33 @@ const helloName = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[A-Za-z0-9
 
 /**
  * Dials, reads the greeting, sends EHLO or LHLO (HELO where EHLO is refused), starts TLS, sends XCLIENT and
- * authenticates, as the destination demands. Where opportunistic TLS fails in the handshake, it dials again and stays
+ * authenticates, as the server demands. Where opportunistic TLS fails in the handshake, it dials again and stays
  * in clear text.
  *
  * Rejects with a `ClientFailure` and leaves nothing open.
  */
-export async function openSession(destination: Destination, options: CallOptions = {}): Promise<ClientSession> {
-  if (!helloName.test(destination.helloName) || destination.helloName.length > 255) {
+export async function openSession(server: RemoteServer, options: CallOptions = {}): Promise<ClientSession> {
+  if (!helloName.test(server.helloName) || server.helloName.length > 255) {
     throw localFailure('hello', 'The name to introduce ourselves by is no domain');
   }
-  const opened = await attempt(destination, options);
+  const opened = await attempt(server, options);
   if (!isClientFailure(opened)) return opened;
-  const maySpeakClear = destination.tls.mode === 'opportunistic' && !requiresTls(destination);
+  const maySpeakClear = server.tls.mode === 'opportunistic' && !requiresTls(server);
   if (opened.kind !== 'tls' || !maySpeakClear) throw opened;
-  const again = await attempt({ ...destination, tls: { ...destination.tls, mode: 'never' } }, options);
+  const again = await attempt({ ...server, tls: { ...server.tls, mode: 'never' } }, options);
   if (isClientFailure(again)) throw again;
   return again;
 }
 
-async function attempt(destination: Destination, options: CallOptions): Promise<LiveSession | ClientFailure> {
+async function attempt(server: RemoteServer, options: CallOptions): Promise<LiveSession | ClientFailure> {
   const { clock = systemClock, signal, transcript } = options;
   const deadlines = { ...standardDeadlines, ...options.deadlines };
   const since = clock.monotonic();
-  const payload = `CONNECT ${destination.address}:${destination.port}`;
+  const payload = `CONNECT ${server.address}:${server.port}`;
   try {
-    const socket = await dial(destination, { ms: Math.min(deadlines.connectMs, deadlines.attemptMs), signal });
+    const socket = await dial(server, { ms: Math.min(deadlines.connectMs, deadlines.attemptMs), signal });
     const channel = new Channel(socket, clock, transcript);
-    return await openChannel({ channel, destination, options, deadlines, since });
+    return await openChannel({ channel, server, options, deadlines, since });
   } catch (error) {
     if (!isClientFailure(error)) throw error;
     const ms = Math.round(clock.monotonic() - since);
@@ -69,7 +69,7 @@ async function attempt(destination: Destination, options: CallOptions): Promise<
 }
 
 async function openChannel(
-  given: Pick<Opening, 'channel' | 'destination' | 'options' | 'deadlines'> & { readonly since: number },
+  given: Pick<Opening, 'channel' | 'server' | 'options' | 'deadlines'> & { readonly since: number },
 ): Promise<LiveSession | ClientFailure> {
   const { channel, deadlines, since } = given;
   const { signal } = given.options;
@@ -93,20 +93,20 @@ async function openChannel(
 const noReply: Reply = { code: 0, status: null, lines: [] };
 
 async function runSteps(opening: Opening): Promise<ClientFailure | undefined> {
-  const { destination, options } = opening;
+  const { server, options } = opening;
   return (
-    (destination.tls.mode === 'implicit' ? await encrypt(opening) : undefined) ??
+    (server.tls.mode === 'implicit' ? await encrypt(opening) : undefined) ??
     (await greet(opening)) ??
     (await hello(opening)) ??
-    (destination.tls.mode === 'implicit' ? undefined : await startTls(opening)) ??
+    (server.tls.mode === 'implicit' ? undefined : await startTls(opening)) ??
     (options.identity === undefined ? undefined : await identify(opening)) ??
-    (destination.auth === undefined ? undefined : await authenticate(opening))
+    (server.auth === undefined ? undefined : await authenticate(opening))
   );
 }
 
 async function encrypt(opening: Opening): Promise<ClientFailure | undefined> {
-  const { channel, destination, deadlines } = opening;
-  opening.tls = await secure(channel, destination, deadlines.tlsMs);
+  const { channel, server, deadlines } = opening;
+  opening.tls = await secure(channel, server, deadlines.tlsMs);
   return channel.failure;
 }
 
@@ -118,10 +118,10 @@ async function greet(opening: Opening): Promise<ClientFailure | undefined> {
 }
 
 async function hello(opening: Opening): Promise<ClientFailure | undefined> {
-  const { channel, destination, deadlines } = opening;
-  if (destination.extensions === false && destination.protocol === 'smtp') return plainHello(opening);
-  const verb = destination.protocol === 'lmtp' ? 'LHLO' : 'EHLO';
-  const answer = await channel.ask('hello', `${verb} ${destination.helloName}`, deadlines.helloMs);
+  const { channel, server, deadlines } = opening;
+  if (server.extensions === false && server.protocol === 'smtp') return plainHello(opening);
+  const verb = server.protocol === 'lmtp' ? 'LHLO' : 'EHLO';
+  const answer = await channel.ask('hello', `${verb} ${server.helloName}`, deadlines.helloMs);
   if (isClientFailure(answer)) return answer;
   if (answer.code < 300) {
     opening.capabilities = readCapabilities(answer);
@@ -133,18 +133,17 @@ async function hello(opening: Opening): Promise<ClientFailure | undefined> {
 }
 
 async function plainHello(opening: Opening): Promise<ClientFailure | undefined> {
-  const { channel, destination, deadlines } = opening;
-  const plain = await channel.ask('hello', `HELO ${destination.helloName}`, deadlines.helloMs);
+  const { channel, server, deadlines } = opening;
+  const plain = await channel.ask('hello', `HELO ${server.helloName}`, deadlines.helloMs);
   if (isClientFailure(plain)) return plain;
   opening.capabilities = noCapabilities;
   return plain.code >= 400 ? refusal('hello', plain) : undefined;
 }
 
 async function startTls(opening: Opening): Promise<ClientFailure | undefined> {
-  const { channel, destination, deadlines, capabilities } = opening;
-  const required = requiresTls(destination);
-  if (destination.tls.mode === 'never')
-    return required ? noTls('TLS is switched off, and needed to sign in') : undefined;
+  const { channel, server, deadlines, capabilities } = opening;
+  const required = requiresTls(server);
+  if (server.tls.mode === 'never') return required ? noTls('TLS is switched off, and needed to sign in') : undefined;
   if (!capabilities.startTls) return required ? noTls('TLS is required, and the server does not offer it') : undefined;
   const answer = await channel.ask('starttls', 'STARTTLS', deadlines.tlsMs);
   if (isClientFailure(answer)) return answer;
@@ -165,10 +164,10 @@ async function identify(opening: Opening): Promise<ClientFailure | undefined> {
 }
 
 function authenticate(opening: Opening): Promise<ClientFailure | undefined> {
-  const { channel, destination, deadlines, capabilities, tls } = opening;
-  const { auth } = destination;
+  const { channel, server, deadlines, capabilities, tls } = opening;
+  const { auth } = server;
   if (auth === undefined) return Promise.resolve(undefined);
-  if (tls === undefined && !allowsClearAuth(destination)) {
+  if (tls === undefined && !allowsClearAuth(server)) {
     return Promise.resolve(noTls('Credentials are not sent in clear'));
   }
   return signIn(channel, capabilities, auth, deadlines.authMs);

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from '../../clock.js';
-import { type CallOptions, type Destination, destinationKey } from './destination.js';
+import { type CallOptions, type RemoteServer, serverKey } from './remote-server.js';
 import { abortFailure } from './dial.js';
 import { type ClientFailure, diedIdle, isClientFailure, localFailure } from './failure.js';
 import { type MessageResult, type OutgoingMessage, type SendOptions, failedResult } from './message.js';
@@ -7,7 +7,7 @@ import { openSession } from './opening.js';
 import type { ClientSession } from './session.js';
 
 /**
- * Pool of connections by destination. Reuses the newest first; closes those that are too old, idle for too long, used
+ * Pool of connections by server. Reuses the newest first; closes those that are too old, idle for too long, used
  * too often, or broken.
  */
 export class ClientPool implements SessionPool {
@@ -36,24 +36,24 @@ export class ClientPool implements SessionPool {
     return { ...counted, opened: this.#opened, reused: this.#reused, failed: this.#failed };
   }
 
-  async lease(destination: Destination, options: LeaseOptions = {}): Promise<PooledSession> {
-    const place = this.#entryOf(destination);
+  async lease(server: RemoteServer, options: LeaseOptions = {}): Promise<PooledSession> {
+    const place = this.#entryOf(server);
     const group = this.#groups.get(options.group ?? place.key);
     const kept = await this.#awaitConnection(place, group, options);
     if (kept !== undefined) {
       this.#reused += 1;
       return this.#leaseOf(place, group, kept, true);
     }
-    return this.#leaseOf(place, group, await this.#openSession(place, group, destination, options), false);
+    return this.#leaseOf(place, group, await this.#openSession(place, group, server, options), false);
   }
 
   async send(
-    destination: Destination,
+    server: RemoteServer,
     message: OutgoingMessage,
     options: LeaseOptions & SendOptions = {},
   ): Promise<MessageResult> {
     try {
-      return await this.#sendBy(await this.lease(destination, options), destination, message, options);
+      return await this.#sendBy(await this.lease(server, options), server, message, options);
     } catch (error) {
       if (!isClientFailure(error)) throw error;
       return failedResult(message, error, options.settled);
@@ -76,7 +76,7 @@ export class ClientPool implements SessionPool {
    */
   async #sendBy(
     lease: PooledSession,
-    destination: Destination,
+    server: RemoteServer,
     message: OutgoingMessage,
     options: LeaseOptions & SendOptions,
   ): Promise<MessageResult> {
@@ -88,13 +88,13 @@ export class ClientPool implements SessionPool {
     const sent = lease.session.send(message, { settled: tell, ...(signal && { signal }) });
     const result = await sent.finally(() => lease.release());
     if (!lease.reused || !diedIdle(result.failure)) return result;
-    const place = this.#entryOf(destination);
+    const place = this.#entryOf(server);
     this.#discardIdle(place);
-    return this.#sendBy(await this.lease(destination, options), destination, message, options);
+    return this.#sendBy(await this.lease(server, options), server, message, options);
   }
 
-  #entryOf(destination: Destination): PoolEntry {
-    const key = destinationKey(destination);
+  #entryOf(server: RemoteServer): PoolEntry {
+    const key = serverKey(server);
     const known = this.#entries.get(key);
     if (known !== undefined) return known;
     const place: PoolEntry = { key, busy: 0, idle: [], waiters: new Set() };
@@ -161,13 +161,13 @@ export class ClientPool implements SessionPool {
   async #openSession(
     place: PoolEntry,
     group: PoolGroup,
-    destination: Destination,
+    server: RemoteServer,
     options: LeaseOptions,
   ): Promise<ClientSession> {
     const { deadlines, signal } = options;
     const call = { clock: this.#clock, ...(deadlines && { deadlines }), ...(signal && { signal }) };
     try {
-      const session = await this.#open(destination, call);
+      const session = await this.#open(server, call);
       this.#opened += 1;
       return session;
     } catch (error) {
@@ -219,7 +219,7 @@ export class ClientPool implements SessionPool {
     this.#groups.forget(group);
   }
 
-  /** Serves as many waiters of this destination as possible. */
+  /** Serves as many waiters of this server as possible. */
   #serve(place: PoolEntry): void {
     for (const waiter of place.waiters) {
       const { group, most } = waiter;
@@ -228,7 +228,7 @@ export class ClientPool implements SessionPool {
     }
   }
 
-  /** Freed capacity may serve another destination. */
+  /** Freed capacity may serve another server. */
   #serveOthers(place: PoolEntry): void {
     if (this.#waiting === 0) return;
     for (const other of this.#entries.values()) {
@@ -297,7 +297,7 @@ export class ClientPool implements SessionPool {
 export interface PoolLimits {
   /** Connections of the whole pool, in use and idle. */
   readonly connections: number;
-  /** Connections of one destination; a lease may ask for less. */
+  /** Connections of one server; a lease may ask for less. */
   readonly connectionsEach: number;
   /** Maximum number of waiting callers; more are refused. */
   readonly waiting: number;
@@ -329,9 +329,9 @@ export interface PoolStatistics {
 }
 
 interface LeaseOptions extends Omit<CallOptions, 'transcript' | 'identity' | 'clock'> {
-  /** Maximum connections to this destination; the pool's limit when absent or higher. */
+  /** Maximum connections to this server; the pool's limit when absent or higher. */
   readonly most?: number;
-  /** Destinations leased with the same name share `most`, idle connections included; default the destination alone. */
+  /** Servers leased with the same name share `most`, idle connections included; default the server alone. */
   readonly group?: string;
 }
 
@@ -344,19 +344,15 @@ export interface PooledSession {
   release(): void;
 }
 
-/** Reusable connections by destination (`destinationKey`). */
+/** Reusable connections by server (`serverKey`). */
 export interface SessionPool {
   /** Rejects with a `ClientFailure`: that of the opening, or `local` when aborted or when too many wait. */
-  lease(destination: Destination, options?: LeaseOptions): Promise<PooledSession>;
+  lease(server: RemoteServer, options?: LeaseOptions): Promise<PooledSession>;
   /**
    * Sends one message over an idle or a new connection. An idle connection that proves dead before the server had
    * anything of the message is replaced. Never rejects.
    */
-  send(
-    destination: Destination,
-    message: OutgoingMessage,
-    options?: LeaseOptions & SendOptions,
-  ): Promise<MessageResult>;
+  send(server: RemoteServer, message: OutgoingMessage, options?: LeaseOptions & SendOptions): Promise<MessageResult>;
   statistics(): PoolStatistics;
   /** Sends QUIT on idle connections, refuses waiters, and closes leased connections when they return. */
   close(): Promise<void>;
@@ -376,7 +372,7 @@ interface Idle {
   readonly at: number;
 }
 
-/** State of one destination; removed with its last connection and waiter. */
+/** State of one server; removed with its last connection and waiter. */
 interface PoolEntry {
   readonly key: string;
   /** Leased or opening. */
@@ -386,7 +382,7 @@ interface PoolEntry {
   readonly waiters: Set<Waiter>;
 }
 
-/** Removes the oldest matching connection of the first destination that has one. */
+/** Removes the oldest matching connection of the first server that has one. */
 function takeIdleWhere(
   places: Iterable<PoolEntry>,
   suits: (one: Idle) => boolean,
@@ -402,7 +398,7 @@ function takeIdleWhere(
 const closedHere = (): ClientFailure => localFailure('connect', 'No more mail is sent');
 const tooMany = (): ClientFailure => localFailure('connect', 'Too many messages wait for a connection');
 
-/** Connections that share a limit across destinations; removed with the last of them. */
+/** Connections that share a limit across servers; removed with the last of them. */
 interface PoolGroup {
   readonly name: string;
   /** Leased or opening. */

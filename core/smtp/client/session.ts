@@ -1,7 +1,7 @@
 import type { Reply } from '../protocol/replies.js';
 import type { Answer, Channel } from './channel.js';
 import { ContentWriter } from './content.js';
-import type { ClientDeadlines, Destination } from './destination.js';
+import type { ClientDeadlines, RemoteServer } from './remote-server.js';
 import { abortFailure, type ClientTls } from './dial.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import { type ClientFailure, type ClientStep, isClientFailure, localFailure, protocolFailure } from './failure.js';
@@ -76,7 +76,7 @@ export interface ClientSession {
 /** Result of the opening. */
 interface OpenedSession {
   readonly channel: Channel;
-  readonly destination: Destination;
+  readonly server: RemoteServer;
   readonly deadlines: ClientDeadlines;
   readonly greeting: Reply;
   readonly capabilities: Capabilities;
@@ -104,7 +104,7 @@ export class LiveSession implements ClientSession {
   #messages = 0;
 
   constructor(opened: OpenedSession) {
-    const { address, port, host = address, protocol } = opened.destination;
+    const { address, port, host = address, protocol } = opened.server;
     this.remote = { host, address, port };
     this.protocol = protocol;
     this.greeting = opened.greeting;

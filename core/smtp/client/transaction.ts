@@ -3,7 +3,7 @@ import type { Reply } from '../protocol/replies.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import type { Answer, Channel } from './channel.js';
 import { ContentWriter, hasEightBit } from './content.js';
-import type { ClientDeadlines } from './destination.js';
+import type { ClientDeadlines } from './remote-server.js';
 import { isClientFailure, localFailure, protocolFailure, refusal, type ClientFailure } from './failure.js';
 import type {
   ContentOutline,

@@ -23,7 +23,7 @@ export interface PathCommand {
 // eslint-disable-next-line no-control-regex
 const control = /[\x00-\x1f\x7f]/;
 
-/** Parses a line without its CRLF. Bytes beyond ASCII must be UTF-8; otherwise the argument is `undefined`. */
+/** Parses a line without its CRLF. Bytes beyond ASCII must be UTF-8; otherwise the result is `undefined`. */
 export function parseCommand(line: Buffer): SmtpCommand | undefined {
   const text = line.toString('utf8');
   const space = text.indexOf(' ');

@@ -1,4 +1,3 @@
-import type { Notify } from '../../contracts/queue-entry.js';
 import { asciiUpperCase, embedded, hasForbiddenCharacter, isAscii } from '../../mime/character.js';
 import { decodeXtext } from './command.js';
 import { replies, type WireReply } from './replies.js';
@@ -159,3 +158,6 @@ export interface MessageDsn {
   /** ENVID, decoded. */
   readonly envelopeId?: string;
 }
+
+/** When the sender wants a DSN for a recipient (RFC 3461 §4.1); absent: for failures and delays. */
+export type Notify = 'success' | 'failure' | 'delay' | 'never';

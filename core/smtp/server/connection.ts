@@ -82,7 +82,7 @@ export class Connection {
 
   /** A decision timed out. A delivery is asked to give up; otherwise its result is unknown, and the session ends. */
   #overdue(): void {
-    if (this.#data?.giveUp() === true) {
+    if (this.#data?.demandReply() === true) {
       this.#become(this.#activity);
       return;
     }
@@ -98,18 +98,18 @@ export class Connection {
 
   /** Processes the available input, then sends all replies at once. */
   #pump(): void {
-    while (!this.#wire.blocked && this.#takeNext());
+    while (!this.#wire.blocked && this.#processNext());
     this.#wire.flush();
     const waits = this.#activity === 'commands' || this.#activity === 'data';
     if (waits && this.#wire.clientEnded && !this.#wire.blocked) this.#close();
   }
 
-  #takeNext(): boolean {
-    return this.#activity === 'data' ? this.#takeText() : this.#activity === 'commands' && this.#takeLine();
+  #processNext(): boolean {
+    return this.#activity === 'data' ? this.#readData() : this.#activity === 'commands' && this.#executeLine();
   }
 
   #greet(greeting: Reply): void {
-    this.#session.takeAfter();
+    this.#session.takeNextAction();
     if (greeting.code !== 220) {
       this.#refuseSession(greeting);
       return;
@@ -120,7 +120,7 @@ export class Connection {
       if (this.#wire.input.length > 0) this.#refuseSession(replies.tooEarly);
       else {
         this.#become('commands');
-        this.#say(greeting);
+        this.#send(greeting);
         this.#pump();
       }
     });
@@ -134,13 +134,13 @@ export class Connection {
     this.#closeWith(refusal);
   }
 
-  #takeLine(): boolean {
+  #executeLine(): boolean {
     const line = this.#lines.next();
     if (line === undefined) return false;
     if (line.form === 'goodbye') return this.#closeWith(line.reply);
     this.#commands += 1;
-    if (line.form === 'refused') this.#answer(this.#session.refuseLine(line.reply));
-    else this.#settle(this.#session.execute(line.bytes), (reply) => this.#answer(reply));
+    if (line.form === 'refused') this.#replyTo(this.#session.refuseLine(line.reply));
+    else this.#settle(this.#session.execute(line.bytes), (reply) => this.#replyTo(reply));
     return true;
   }
 
@@ -164,23 +164,28 @@ export class Connection {
     this.#pump();
   }
 
-  #answer(reply: Reply): void {
-    const after = this.#session.takeAfter();
+  #replyTo(reply: Reply): void {
+    const after = this.#session.takeNextAction();
     if (after === 'data') this.#beginData(reply);
-    else this.#answerWith([reply], after);
+    else this.#replyWith([reply], after);
   }
 
-  /** The one place that answers commands: with one reply, or with LMTP's replies to a message. */
-  #answerWith(answers: readonly Reply[], after?: NextAction): void {
+  /**
+   * Sends the last reply of a command, or the replies to a message, and counts errors. Beyond the limit of errors a
+   * command gets 421 in place of its reply; replies to a message are sent before it, since recipients with a 250 have
+   * it.
+   */
+  #replyWith(answers: readonly Reply[], after?: NextAction): void {
     this.#answers += 1;
     if (answers.some(({ code }) => code >= 400)) {
       this.#errors += 1;
       if (this.#errors > this.#context.settings().limits.errors) {
+        if (this.#activity === 'delivering') for (const answer of answers) this.#send(answer);
         this.#closeWith(replies.tooManyErrors);
         return;
       }
     }
-    for (const answer of answers) this.#say(answer);
+    for (const answer of answers) this.#send(answer);
     if (after === 'tls') this.#upgrade();
     else if (after === 'close' || answers.some(({ code }) => code === 421)) this.#close();
     else {
@@ -193,7 +198,7 @@ export class Connection {
     if (!this.#session.envelope.open) this.#closeWith(replies.shutdown);
   }
 
-  #say(reply: Reply): void {
+  #send(reply: Reply): void {
     this.#context.meter.replied(reply.code);
     this.#wire.say(bytesOf(reply));
   }
@@ -206,7 +211,7 @@ export class Connection {
     this.#settle(data.open(start), (reply) => {
       if (reply.code !== start.code) this.#endData([reply]);
       else if (!this.#refusesEarlyData()) {
-        this.#say(reply);
+        this.#send(reply);
         this.#become('data');
       }
     });
@@ -215,11 +220,11 @@ export class Connection {
   /** Text that came together with DATA cannot be told from commands: smuggling, or a client that ignores replies. */
   #refusesEarlyData(): boolean {
     if (this.#wire.input.length === 0 || this.#context.settings().earlyData === 'accept') return false;
-    this.#answerWith([replies.earlyData], 'close');
+    this.#replyWith([replies.earlyData], 'close');
     return true;
   }
 
-  #takeText(): boolean {
+  #readData(): boolean {
     const data = this.#data;
     if (data === undefined || this.#wire.input.length === 0) return false;
     const stalled = data.write(this.#wire.input.takeAll());
@@ -252,7 +257,7 @@ export class Connection {
   #endData(answers: readonly Reply[]): void {
     this.#data = undefined;
     this.#session.envelope.reset();
-    this.#answerWith(answers);
+    this.#replyWith(answers);
   }
 
   #upgrade(): void {
@@ -267,7 +272,7 @@ export class Connection {
   /** Always false: no more input is processed. */
   #closeWith(reply: Reply): false {
     if (this.#activity === 'closing' || this.#activity === 'closed') return false;
-    this.#say(reply);
+    this.#send(reply);
     this.#close();
     return false;
   }

@@ -42,8 +42,8 @@ export class DataPhase {
       const trace = receivedField(this.#transaction, hostname, new Date(clock.now()));
       this.#create = () => spool.create(returnPathLine(reversePath), trace);
       const writer = this.#create();
-      if (!(writer instanceof Promise)) return this.#take(writer, start);
-      return writer.then((opened) => this.#take(opened, start)).catch((error: unknown) => this.#noRoom(error));
+      if (!(writer instanceof Promise)) return this.#beginWriting(writer, start);
+      return writer.then((opened) => this.#beginWriting(opened, start)).catch((error: unknown) => this.#noRoom(error));
     } catch (error) {
       return this.#noRoom(error);
     }
@@ -74,7 +74,7 @@ export class DataPhase {
   }
 
   /** Demands the reply of a delivery now. False when there is none, or it was demanded before. */
-  giveUp(): boolean {
+  demandReply(): boolean {
     if (!this.#delivering || this.#deadline.over) return false;
     this.#deadline.end();
     return true;
@@ -140,7 +140,7 @@ export class DataPhase {
     return this.#context.listener.mode === 'lmtp';
   }
 
-  #take(writer: SpoolWriter, start: Reply): Reply {
+  #beginWriting(writer: SpoolWriter, start: Reply): Reply {
     const { limits, lineEndings } = this.#context.settings();
     const lineBytes = this.#longLines === 'refuse' ? Math.min(limits.lineBytes, maxLineOctets) : limits.lineBytes;
     const { recipients } = this.#transaction;
@@ -194,7 +194,7 @@ export class DataPhase {
       },
       'accepted',
     );
-    hooks.emit('accepted', { transaction: this.#transaction, size, ms });
+    hooks.emit('accepted', { transaction: this.#transaction, size, ms, messageId: this.#messageId });
   }
 
   #note(refusal: Reply): void {

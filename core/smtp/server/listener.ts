@@ -20,14 +20,6 @@ import { type ForwardedPeer, readProxyHeader } from './proxy-header.js';
 /** Beyond the limit this many connections still get a 421; further ones are closed silently. */
 const maxRefused = Math.min(256, connectionShares().refused);
 
-interface ListenerInput {
-  readonly context: Omit<ListenerContext, 'tlsOptions'>;
-  readonly material: TlsMaterial | undefined;
-  readonly clients: ClientLimits;
-  /** Interval of the checks of deadlines, in milliseconds. */
-  readonly sweepMs: number;
-}
-
 /** One configured listener and its sessions. */
 export class Listener {
   readonly #context: ListenerContext;
@@ -50,7 +42,18 @@ export class Listener {
   #wake: () => void = () => undefined;
   #accepted = 0;
 
-  constructor({ context, material, clients, sweepMs }: ListenerInput) {
+  constructor({
+    context,
+    material,
+    clients,
+    sweepMs,
+  }: {
+    readonly context: Omit<ListenerContext, 'tlsOptions'>;
+    readonly material: TlsMaterial | undefined;
+    readonly clients: ClientLimits;
+    /** Interval of the checks of deadlines, in milliseconds. */
+    readonly sweepMs: number;
+  }) {
     this.#clients = clients;
     this.#sweepMs = sweepMs;
     this.#proxies = parseNetworks(context.listener.proxyProtocol);
@@ -82,13 +85,13 @@ export class Listener {
   }
 
   /** Takes a connection from its listening socket. */
-  take(socket: Socket): void {
+  accept(socket: Socket): void {
     const { remoteAddress } = socket;
-    if (remoteAddress !== undefined && this.#proxies.has(remoteAddress)) void this.#takeFromProxy(socket);
-    else this.#takeClient(socket);
+    if (remoteAddress !== undefined && this.#proxies.has(remoteAddress)) void this.#acceptFromProxy(socket);
+    else this.#acceptClient(socket);
   }
 
-  async #takeFromProxy(socket: Socket): Promise<void> {
+  async #acceptFromProxy(socket: Socket): Promise<void> {
     const { remoteAddress: proxy } = socket;
     if (this.#stopping || this.#unannounced.size >= this.#limits.clients) {
       socket.on('error', () => undefined).destroy();
@@ -102,7 +105,7 @@ export class Listener {
         this.#forwarded.set(key, client);
         socket.once('close', () => this.#forwarded.delete(key));
       }
-      if (!socket.destroyed) this.#takeClient(socket);
+      if (!socket.destroyed) this.#acceptClient(socket);
     } catch (error) {
       this.#context.meter.refused();
       const facts = { listener: this.settings.name, proxy, err: error };
@@ -112,9 +115,9 @@ export class Listener {
     }
   }
 
-  #takeClient(socket: Socket): void {
+  #acceptClient(socket: Socket): void {
     if (this.settings.tls === 'implicit' && !this.#admitHandshake(socket)) return;
-    this.#server.take(socket);
+    this.#server.accept(socket);
   }
 
   /** Before a TLS handshake no reply is possible: the connection is closed. */
@@ -287,7 +290,7 @@ class MailServer extends SMTPServer {
   }
 
   /** Takes a new connection; with implicit TLS, smtp-server does the handshake. */
-  take(socket: Socket): void {
+  accept(socket: Socket): void {
     if (this.#tls === 'implicit') this.server.emit('connection', socket);
     else this.#accept(socket);
   }
@@ -326,7 +329,7 @@ class MailServer extends SMTPServer {
   }
 }
 
-type Take = (socket: Socket) => void;
+type AcceptSocket = (socket: Socket) => void;
 
 /** Maximum of connections that wait for their listener; more are closed. */
 const maxHeld = 1000;
@@ -346,8 +349,8 @@ export class ListeningSocket {
   readonly #settings: ListenerSettings;
   readonly #sockets: Pick<InheritedSockets, 'find'>;
   #server: Server | undefined;
-  #take: Take | undefined;
-  #held: Socket[] = [];
+  #accept: AcceptSocket | undefined;
+  #waiting: Socket[] = [];
 
   constructor(settings: ListenerSettings, sockets: Pick<InheritedSockets, 'find'>) {
     this.place = placeOf(settings);
@@ -392,10 +395,10 @@ export class ListeningSocket {
   }
 
   /** Passes connections to `take` from now on, those that wait first. */
-  lead(take: Take): void {
-    this.#take = take;
-    const held = this.#held;
-    this.#held = [];
+  deliverTo(take: AcceptSocket): void {
+    this.#accept = take;
+    const held = this.#waiting;
+    this.#waiting = [];
     for (const socket of held) if (!socket.destroyed) take(socket);
   }
 
@@ -408,18 +411,18 @@ export class ListeningSocket {
   close(): void {
     this.#server?.close();
     this.#server = undefined;
-    for (const socket of this.#held) socket.destroy();
-    this.#held = [];
+    for (const socket of this.#waiting) socket.destroy();
+    this.#waiting = [];
   }
 
   #opened(socket: Socket): void {
-    if (this.#take !== undefined) {
-      this.#take(socket);
+    if (this.#accept !== undefined) {
+      this.#accept(socket);
       return;
     }
     socket.on('error', () => undefined);
-    if (this.#held.length >= maxHeld) socket.destroy();
-    else this.#held.push(socket);
+    if (this.#waiting.length >= maxHeld) socket.destroy();
+    else this.#waiting.push(socket);
   }
 }
 

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Clock } from '../../clock.js';
-import type { HealthCheck, HealthReport } from '../../host/health.js';
+import type { HealthCheck, HealthReport } from '../../contracts/health.js';
 import type { Log } from '../../log/log.js';
 import { type Domain, parseDomain } from '../../mime/address.js';
 import { InheritedSockets } from '../../net/inherited-sockets.js';
@@ -91,6 +91,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const listeners = new ListenerSet(input.settings.listeners, {
     ...input,
     make: make((name) => inForce.material(name)),
+    materialOf: (name) => inForce.material(name),
   });
 
   function prepare(settings: SmtpSettings, domains?: readonly string[]): PreparedSettings {
@@ -105,7 +106,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
       open: () => change.open(),
       abandon: () => change.abandon(),
       commit: () => {
-        inForce.take(next);
+        inForce.replace(next);
         clients.reconfigure(settings.limits);
         change.commit();
         for (const name of renewed) {
@@ -122,7 +123,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     take: (name, socket) => {
       const listener = listeners.find(name);
       if (listener === undefined) throw new Error(`there is no SMTP listener ${name}`);
-      listener.take(socket);
+      listener.accept(socket);
     },
     close: (graceMs) => listeners.close(graceMs),
     prepare,
@@ -139,11 +140,20 @@ type Make = (settings: ListenerSettings) => Listener;
 interface ListenerSetInput {
   /** Creates a listener for a socket, with the first settings. */
   readonly make: Make;
+  readonly materialOf: (name: string) => TlsMaterial | undefined;
+  readonly clock: Clock;
   readonly log: Log;
   /** None if absent. */
   readonly sockets?: InheritedSockets | undefined;
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
 }
+
+const dayMs = 86_400_000;
+/**
+ * A certificate degrades health in its last week, or in the last sixth of a shorter life: what should have renewed it by
+ * then has failed.
+ */
+const maxNoticeMs = 7 * dayMs;
 
 /** New listeners, ready to replace the open ones. */
 interface ListenerChange {
@@ -157,11 +167,11 @@ interface ListenerChange {
 
 interface Entry {
   readonly listener: Listener;
-  readonly door: ListeningSocket;
+  readonly socket: ListeningSocket;
 }
 
 /** The change from the current listeners to new ones. */
-interface Turn {
+interface ListenerPlan {
   readonly entries: readonly Entry[];
   readonly fresh: readonly ListeningSocket[];
   readonly leaving: readonly ListeningSocket[];
@@ -180,24 +190,24 @@ class ListenerSet {
   constructor(settings: readonly ListenerSettings[], input: ListenerSetInput) {
     this.#input = input;
     refuseSharedPlaces(settings);
-    this.#entries = settings.map((one) => ({ listener: input.make(one), door: this.#doorFor(one) }));
+    this.#entries = settings.map((one) => ({ listener: input.make(one), socket: this.#newSocketFor(one) }));
     this.#show();
   }
 
   /** Opens all or none. Throws a start error. */
   async listen(): Promise<void> {
     try {
-      await Promise.all(this.#entries.filter(({ door }) => !door.listening).map(({ door }) => door.listen()));
+      await Promise.all(this.#entries.filter(({ socket }) => !socket.listening).map(({ socket }) => socket.listen()));
     } catch (error) {
       await this.close(0);
       throw error;
     }
-    for (const entry of this.#entries) lead(entry);
+    for (const entry of this.#entries) connect(entry);
   }
 
   /** In the order of the configuration. */
   addresses(): readonly { readonly name: string; readonly host: string; readonly port: number }[] {
-    return this.#entries.map(({ listener, door }) => ({ name: listener.settings.name, ...door.address() }));
+    return this.#entries.map(({ listener, socket }) => ({ name: listener.settings.name, ...socket.address() }));
   }
 
   find(name: string): Listener | undefined {
@@ -206,7 +216,7 @@ class ListenerSet {
 
   async close(graceMs: number): Promise<void> {
     this.#closing = true;
-    for (const { door } of this.#entries) door.close();
+    for (const { socket } of this.#entries) socket.close();
     const all = [...this.#entries.map(({ listener }) => listener), ...this.#retired];
     await Promise.all(all.map((listener) => listener.close(graceMs)));
     for (const forget of this.#checks.values()) forget();
@@ -216,60 +226,60 @@ class ListenerSet {
   /** Changes nothing. Throws a start error when the listeners conflict. */
   prepare(settings: readonly ListenerSettings[], make: Make): ListenerChange {
     refuseSharedPlaces(settings);
-    for (const one of settings) if (isInherited(one) && this.#doorAt(one) === undefined) throw tooLateFor(one);
-    let turn: Turn | undefined;
+    for (const one of settings) if (isInherited(one) && this.#openSocketAt(one) === undefined) throw tooLateFor(one);
+    let plan: ListenerPlan | undefined;
     return {
       open: async () => {
-        turn = this.#turnTo(settings, make);
-        await this.#open(turn);
+        plan = this.#planFor(settings, make);
+        await this.#open(plan);
       },
-      commit: () => turn && this.#take(turn),
-      abandon: async () => turn && this.#abandon(turn),
+      commit: () => plan && this.#apply(plan),
+      abandon: async () => plan && this.#abandon(plan),
     };
   }
 
-  #turnTo(settings: readonly ListenerSettings[], make: Make): Turn {
+  #planFor(settings: readonly ListenerSettings[], make: Make): ListenerPlan {
     const entries = settings.map((one) => this.#entryFor(one, make));
-    const old = this.#entries.map(({ door }) => door);
+    const old = this.#entries.map(({ socket }) => socket);
     return {
       entries,
-      fresh: entries.map(({ door }) => door).filter((door) => !old.includes(door)),
-      leaving: old.filter((door) => !entries.some((entry) => entry.door === door)),
+      fresh: entries.map(({ socket }) => socket).filter((socket) => !old.includes(socket)),
+      leaving: old.filter((socket) => !entries.some((entry) => entry.socket === socket)),
       displaced: [],
     };
   }
 
-  async #open(turn: Turn): Promise<void> {
+  async #open(plan: ListenerPlan): Promise<void> {
     try {
-      for (const door of turn.fresh) turn.displaced.push(...(await openBeside(door, turn.leaving)));
+      for (const socket of plan.fresh) plan.displaced.push(...(await openBeside(socket, plan.leaving)));
       if (this.#closing) throw startError('The server is stopping.');
     } catch (error) {
-      await this.#abandon(turn);
+      await this.#abandon(plan);
       throw error;
     }
   }
 
-  async #abandon({ fresh, displaced }: Turn): Promise<void> {
-    for (const door of fresh) door.close();
-    for (const door of displaced.splice(0)) await this.#reopen(door);
+  async #abandon({ fresh, displaced }: ListenerPlan): Promise<void> {
+    for (const socket of fresh) socket.close();
+    for (const socket of displaced.splice(0)) await this.#reopen(socket);
   }
 
   /** The current listener if only its certificate changes, else a new one, on the same socket if that stays. */
   #entryFor(settings: ListenerSettings, make: Make): Entry {
     const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
     if (same !== undefined) return same;
-    const door = this.#doorAt(settings);
-    return { listener: make(settings), door: door ?? this.#doorFor(settings) };
+    const socket = this.#openSocketAt(settings);
+    return { listener: make(settings), socket: socket ?? this.#newSocketFor(settings) };
   }
 
-  #take({ entries, leaving }: Turn): void {
+  #apply({ entries, leaving }: ListenerPlan): void {
     const stays = new Set(entries.map(({ listener }) => listener));
     const old = this.#entries;
     this.#entries = entries;
-    for (const entry of entries) if (!old.includes(entry)) lead(entry);
+    for (const entry of entries) if (!old.includes(entry)) connect(entry);
     // Connections accepted a moment ago are still served.
     setImmediate(() => {
-      for (const door of leaving) door.close();
+      for (const socket of leaving) socket.close();
     });
     for (const { listener } of old) if (!stays.has(listener)) this.#retire(listener);
     this.#show();
@@ -282,20 +292,20 @@ class ListenerSet {
     listener.retire(() => this.#retired.delete(listener));
   }
 
-  async #reopen(door: ListeningSocket): Promise<void> {
+  async #reopen(socket: ListeningSocket): Promise<void> {
     try {
-      await door.listen();
+      await socket.listen();
     } catch (error) {
-      this.#input.log.error({ err: error, place: door.place }, 'a listener could not be opened again');
+      this.#input.log.error({ err: error, place: socket.place }, 'a listener could not be opened again');
     }
   }
 
-  #doorFor(settings: ListenerSettings): ListeningSocket {
+  #newSocketFor(settings: ListenerSettings): ListeningSocket {
     return new ListeningSocket(settings, this.#input.sockets ?? InheritedSockets.none);
   }
 
-  #doorAt(settings: ListenerSettings): ListeningSocket | undefined {
-    return this.#entries.find(({ door }) => door.place === placeOf(settings))?.door;
+  #openSocketAt(settings: ListenerSettings): ListeningSocket | undefined {
+    return this.#entries.find(({ socket }) => socket.place === placeOf(settings))?.socket;
   }
 
   /** One line of health for each name. */
@@ -322,9 +332,21 @@ class ListenerSet {
   #healthOf(name: string): HealthReport {
     const entry = this.#entries.find(({ listener }) => listener.settings.name === name);
     if (this.#closing) return { status: 'down', why: 'The listener is shutting down.' };
-    if (entry?.door.listening !== true) return { status: 'down', why: 'The listener is not open.' };
+    if (entry?.socket.listening !== true) return { status: 'down', why: 'The listener is not open.' };
     const { open, total } = entry.listener.sessions;
-    return { status: 'up', figures: { sessions: open, sessionsTotal: total } };
+    const figures = { sessions: open, sessionsTotal: total };
+    const material = this.#input.materialOf(name);
+    if (material === undefined) return { status: 'up', figures };
+    const { validFrom, validTo } = material;
+    const left = validTo - this.#input.clock.now();
+    const report = { figures: { ...figures, certificateDays: Math.floor(left / dayMs) } };
+    if (left >= Math.min(maxNoticeMs, (validTo - validFrom) / 6)) return { status: 'up', ...report };
+    const day = new Date(validTo).toISOString().slice(0, 10);
+    return {
+      status: 'degraded',
+      why: `Its certificate ${left < 0 ? 'expired' : 'expires'} on ${day}: renew it, then reload.`,
+      ...report,
+    };
   }
 }
 
@@ -333,9 +355,9 @@ const tooLateFor = (settings: ListenerSettings): Error =>
     `SMTP listener ${settings.name}: ${placeOf(settings)} can only be taken when the server starts; restart it.`,
   );
 
-function lead({ listener, door }: Entry): void {
+function connect({ listener, socket }: Entry): void {
   listener.start();
-  door.lead((socket) => listener.take(socket));
+  socket.deliverTo((socket) => listener.accept(socket));
 }
 
 /**
@@ -343,28 +365,28 @@ function lead({ listener, door }: Entry): void {
  * and returned.
  */
 async function openBeside(
-  door: ListeningSocket,
+  socket: ListeningSocket,
   leaving: readonly ListeningSocket[],
 ): Promise<readonly ListeningSocket[]> {
   try {
-    await door.listen();
+    await socket.listen();
     return [];
   } catch (error) {
     const inTheWay = leaving.filter(
-      (one) => one.listening && !one.isInherited && one.wantedPort === door.wantedPort && door.wantedPort !== 0,
+      (one) => one.listening && !one.isInherited && one.wantedPort === socket.wantedPort && socket.wantedPort !== 0,
     );
     if (!isTaken(error) || inTheWay.length === 0) throw error;
-    return displace(door, inTheWay);
+    return displace(socket, inTheWay);
   }
 }
 
 async function displace(
-  door: ListeningSocket,
+  socket: ListeningSocket,
   inTheWay: readonly ListeningSocket[],
 ): Promise<readonly ListeningSocket[]> {
   for (const one of inTheWay) one.close();
   try {
-    await door.listen();
+    await socket.listen();
     return inTheWay;
   } catch (error) {
     for (const one of inTheWay) await one.listen();
@@ -421,7 +443,7 @@ class ActiveSettings {
     return this.#readAll(settings, domains);
   }
 
-  take(next: ReadSettings): void {
+  replace(next: ReadSettings): void {
     this.#state = next;
   }
 

@@ -56,7 +56,7 @@ export class Session {
   }
 
   /** The action after the last reply; read once. */
-  takeAfter(): NextAction | undefined {
+  takeNextAction(): NextAction | undefined {
     const after = this.#after;
     this.#after = undefined;
     return after;

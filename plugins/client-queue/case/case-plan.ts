@@ -1,6 +1,6 @@
 import type { HopFinder, NextHop } from '../../../core/dns/next-hop.js';
 import { problem } from '../../../core/problem.js';
-import type { ClientCredentials, TlsPolicy } from '../../../core/smtp/client/destination.js';
+import type { ClientCredentials, TlsPolicy } from '../../../core/smtp/client/remote-server.js';
 import type { TargetList } from '../delivery/destination.js';
 import { DestinationRules, readDestination } from '../delivery/destination.js';
 import { domainTls } from '../delivery/next-hops.js';

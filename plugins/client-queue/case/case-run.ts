@@ -1,7 +1,7 @@
 import { setImmediate, setTimeout as pause } from 'node:timers/promises';
 import { problem } from '../../../core/problem.js';
 import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/channel.js';
-import type { CallOptions, Destination } from '../../../core/smtp/client/destination.js';
+import type { CallOptions, RemoteServer } from '../../../core/smtp/client/remote-server.js';
 import { type ClientFailure, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { compilePattern, type Pattern } from '../../../core/text/pattern.js';
@@ -22,14 +22,14 @@ interface EnvelopeResult {
 export interface SessionResult {
   readonly uid: string;
   readonly outcome: Outcome;
-  /** The connected server; null when no connection succeeded. */
+  /** The connected server, else the last one of the plan; null when it has none. */
   readonly remote: { readonly host: string; readonly port: number; readonly tls: string | null } | null;
   readonly transactions: readonly TranscriptEntry[];
   readonly envelopes: readonly EnvelopeResult[];
   readonly assertions: readonly AssertionResult[];
 }
 
-export type OpenSession = (destination: Destination, options: CallOptions) => Promise<ClientSession>;
+export type OpenSession = (server: RemoteServer, options: CallOptions) => Promise<ClientSession>;
 
 interface CaseRunInput {
   readonly uid: string;
@@ -103,13 +103,12 @@ async function connect(input: CaseRunInput, transcript: Transcript): Promise<Cli
 }
 
 async function dial(
-  server: CasePlan['servers'][number],
+  { host, address, port }: CasePlan['servers'][number],
   { plan, helloName, localAddress, stepMs, open, signal }: CaseRunInput,
   transcript: Transcript,
 ): Promise<ClientSession | ClientFailure> {
-  const { host, address, port } = server;
   const { protocol, tls, auth } = plan;
-  const destination: Destination = {
+  const server: RemoteServer = {
     host,
     address,
     port,
@@ -120,7 +119,7 @@ async function dial(
     ...(localAddress === undefined ? {} : { localAddress }),
   };
   try {
-    return await open(destination, { deadlines: deadlinesOf(stepMs), signal, transcript });
+    return await open(server, { deadlines: deadlinesOf(stepMs), signal, transcript });
   } catch (error) {
     if (isClientFailure(error)) return error;
     throw error;

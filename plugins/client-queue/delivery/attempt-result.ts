@@ -11,6 +11,8 @@ export interface RecipientVerdict {
   /** Seconds. */
   readonly retryAfter: number | null;
   readonly category: string;
+  /** Name of the matching reply rule; null when only the first digit decided. */
+  readonly rule?: string | null;
 }
 
 /**

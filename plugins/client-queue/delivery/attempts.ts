@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
-import type { Attempt, NewEntry, Notice, Notify, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { Lease, RecipientResult, RelayQueue, Settlement } from '../queue/relay-queue.js';
+import type { Attempt, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { Notify } from '../../../core/smtp/protocol/parameters.js';
+import type { Lease, RecipientSettlement, RelayQueue, Settlement } from '../queue/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
@@ -11,7 +12,8 @@ import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 import { readDestination } from './destination.js';
 import { attemptLocally, type LocalAttemptContext } from './local-attempt.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
-import { isMissingMessage, messageHead } from './outgoing-message.js';
+import { isUnreadable, messageHead } from './outgoing-message.js';
+import { tooManyRecipients } from './reply-classification.js';
 import { attemptRemotely, type RemoteAttemptContext } from './remote-attempt.js';
 import type { RetrySchedule } from './retry-schedule.js';
 
@@ -63,7 +65,7 @@ export class AttemptRunner {
       const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));
       const nobody = { host: null, tls: null, tellsDsn: false, lost: false };
       const tried: AttemptResult = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
-      return isMissingMessage(error) ? { ...tried, hold: damageHolds.either } : tried;
+      return isUnreadable(error) ? { ...tried, hold: damageHolds.either } : tried;
     }
   }
 
@@ -81,7 +83,7 @@ export class AttemptRunner {
       keepDeadLetterMs: this.#input.keepDeadLetterMs(),
     });
     metrics.settled(settlement, tried.ms);
-    this.#tell(lease, tried, settlement);
+    this.#logResult(lease, tried, settlement);
     for (let ms = firstPauseMs, isWaiting = false; ; ms = Math.min(ms * 2, maxPauseMs)) {
       try {
         await queue.settle(lease, settlement);
@@ -116,7 +118,7 @@ export class AttemptRunner {
     }
   }
 
-  #tell(lease: Lease, tried: AttemptResult, settlement: ReturnType<typeof settlementOf>): void {
+  #logResult(lease: Lease, tried: AttemptResult, settlement: ReturnType<typeof settlementOf>): void {
     const { attempt } = settlement;
     if (attempt === undefined) return;
     const { outcome, reply, host, tls } = attempt;
@@ -195,12 +197,12 @@ interface About {
   readonly input: SettlementInput;
 }
 
-function resultOf(verdict: RecipientVerdict, { index, attempts, some, entry, input }: About): RecipientResult {
+function resultOf(verdict: RecipientVerdict, { index, attempts, some, entry, input }: About): RecipientSettlement {
   const { now, schedule, mayExpire } = input;
   const reply = recorded(verdict, now);
   if (verdict.action === 'deliver') return { index, state: 'delivered', reply };
   if (verdict.action === 'bounce') return failure(index, 'bounced', reply, input);
-  if (some && verdict.category === 'capacity' && verdict.retryAfter === 5) {
+  if (some && verdict.rule === tooManyRecipients) {
     return { index, state: 'deferred', reply, nextAttempt: now + nextPartMs };
   }
   const { queuedAt, expiresAt } = entry;
@@ -215,7 +217,7 @@ function failure(
   state: 'bounced' | 'expired',
   reply: RecordedReply,
   { deadLetter, keepDeadLetterMs, now }: SettlementInput,
-): RecipientResult {
+): RecipientSettlement {
   if (deadLetter === null) return { index, state, reply };
   const discardAt = keepDeadLetterMs === 0 ? {} : { discardAt: now + keepDeadLetterMs };
   return { index, state: 'held', reply, hold: deadLetter, ...discardAt };
@@ -229,7 +231,7 @@ const recorded = ({ code, status, text, host }: RecipientVerdict, at: number): R
   at,
 });
 
-function attemptOf(lease: Lease, tried: AttemptResult, results: readonly RecipientResult[]): Attempt {
+function attemptOf(lease: Lease, tried: AttemptResult, results: readonly RecipientSettlement[]): Attempt {
   const states = new Set(results.map(({ state }) => state));
   const isDelivered = states.has('delivered');
   const outcome = tried.lost
@@ -260,11 +262,11 @@ function attemptOf(lease: Lease, tried: AttemptResult, results: readonly Recipie
 function noticesOf(
   { entry, recipients }: Lease,
   tried: AttemptResult,
-  results: readonly RecipientResult[],
+  results: readonly RecipientSettlement[],
   at: number,
 ): readonly Omit<Notice, 'id'>[] {
   if (entry.sender === null) return [];
-  const those = (kind: Exclude<Notify, 'never'>, states: readonly RecipientResult['state'][]): readonly string[] =>
+  const those = (kind: Exclude<Notify, 'never'>, states: readonly RecipientSettlement['state'][]): readonly string[] =>
     results.flatMap(({ index, state }) => {
       const recipient = recipients.find((one) => one.index === index);
       const isMeant = states.includes(state) && wants(kind, entry.recipients[index]?.notify);

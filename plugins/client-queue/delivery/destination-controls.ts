@@ -47,14 +47,12 @@ export interface DestinationControls {
   onChange(listener: (destination: string) => void): () => void;
 }
 
-interface DestinationControlsInput {
+/** Opens the file. @throws a start error when it is invalid */
+export async function openDestinationControls(input: {
   /** Absolute path of `destinations.json`. */
   readonly file: string;
   readonly clock: Clock;
-}
-
-/** Opens the file. @throws a start error when it is invalid */
-export async function openDestinationControls(input: DestinationControlsInput): Promise<DestinationControls> {
+}): Promise<DestinationControls> {
   const initial: Stored = { destinations: {} };
   return new StoredControls(await openDocument({ file: input.file, schema: Stored, initial }), input.clock);
 }

@@ -4,7 +4,7 @@ import { parseAddressLiteral, parseDomain } from '../../../core/mime/address.js'
 import { normalAddress } from '../../../core/net/ip-address.js';
 import { type NetworkSet, parseNetworks } from '../../../core/net/networks.js';
 import { isProblem, problem, type Problem } from '../../../core/problem.js';
-import type { TlsMode } from '../../../core/smtp/client/destination.js';
+import type { TlsMode } from '../../../core/smtp/client/remote-server.js';
 import type { ClientQueueSettings } from '../options.js';
 
 /** The meaning of a destination key of the queue. */

@@ -5,7 +5,7 @@ import { parseAddress } from '../../../core/mime/address.js';
 import { classOf, isProblem, type Problem } from '../../../core/problem.js';
 import type { Log } from '../../../core/log/log.js';
 import { readDestination } from './destination.js';
-import { isMissingMessage } from './outgoing-message.js';
+import { isUnreadable } from './outgoing-message.js';
 import { refusedDestination } from './relay-target.js';
 import type { ReplyClassification } from './reply-classification.js';
 import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
@@ -55,16 +55,16 @@ async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Ve
       fresh: lease.interrupted === false,
       content: () =>
         opened(context.queue, uid, (error) => {
-          if (isMissingMessage(error)) found.missing = error;
+          if (isUnreadable(error)) found.missing = error;
         }),
     });
     if (found.missing !== undefined) throw found.missing;
     return lease.recipients.map(({ index }, place) => {
       const outcome = outcomes[place];
       if (outcome === undefined) throw new Error('a target must answer for each recipient');
-      if (outcome.outcome === 'delivered') return [index, taken(outcome.reply)];
+      if (outcome.outcome === 'delivered') return [index, deliveredVerdict(outcome.reply)];
       const { code, status, text } = outcome;
-      return [index, judged(context.classification(), code, status, text)];
+      return [index, classified(context.classification(), code, status, text)];
     });
   } catch (error) {
     // Any other result of a target would be a verdict on the recipient.
@@ -72,7 +72,7 @@ async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Ve
     context.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
     const [code, status] = isProblem(error) ? classOf(error).smtp : ([451, '4.3.0'] as const);
     const text = isProblem(error) ? error.message : 'Local error, try again later';
-    const verdict = judged(context.classification(), code, status, text);
+    const verdict = classified(context.classification(), code, status, text);
     return lease.recipients.map(({ index }) => [index, verdict]);
   }
 }
@@ -90,7 +90,7 @@ async function* opened(
   }
 }
 
-function taken(
+function deliveredVerdict(
   reply: { readonly code: number; readonly status: string | null; readonly lines: readonly string[] } | undefined,
 ): RecipientVerdict {
   const { code = 250, status = '2.1.5', lines = ['Delivered'] } = reply ?? {};
@@ -105,7 +105,16 @@ function taken(
   };
 }
 
-function judged(classification: ReplyClassification, code: number, status: string, text: string): RecipientVerdict {
-  const { action, retryAfter, category } = classification.explain(code, status, text, null);
-  return { action: action === 'deliver' ? 'defer' : action, code, status, text, host: null, retryAfter, category };
+function classified(classification: ReplyClassification, code: number, status: string, text: string): RecipientVerdict {
+  const { action, retryAfter, category, rule } = classification.explain(code, status, text, null);
+  return {
+    action: action === 'deliver' ? 'defer' : action,
+    code,
+    status,
+    text,
+    host: null,
+    retryAfter,
+    category,
+    rule,
+  };
 }

@@ -27,15 +27,15 @@ interface Answering {
 
 /** Finds servers with the name servers configured now. */
 export class MailFinder implements HopFinder {
-  readonly #surroundings: FinderDeps;
+  readonly #deps: FinderDeps;
   readonly #clock: Clock;
   #settings: ResolverSettings;
   #asked: Asked;
   #answering: Answering;
 
   /** @throws Problem `invalid` when a name server has no usable address */
-  constructor(settings: ResolverSettings, surroundings: FinderDeps, clock: Clock) {
-    this.#surroundings = surroundings;
+  constructor(settings: ResolverSettings, deps: FinderDeps, clock: Clock) {
+    this.#deps = deps;
     this.#clock = clock;
     this.#settings = settings;
     this.#asked = this.#askedBy(settings);
@@ -77,11 +77,11 @@ export class MailFinder implements HopFinder {
   }
 
   #askedBy({ servers, timeoutMs }: ResolverSettings): Asked {
-    return { servers: servers ?? this.#surroundings.nameServers ?? [], timeoutMs };
+    return { servers: servers ?? this.#deps.nameServers ?? [], timeoutMs };
   }
 
   #made(asked: Asked): Answering {
     const resolver = new CachingResolver(new SystemResolver(asked), {}, this.#clock);
-    return { resolver, routes: new MailRoutes({ resolver, ownNames: [this.#surroundings.hostname], ownAddresses }) };
+    return { resolver, routes: new MailRoutes({ resolver, ownNames: [this.#deps.hostname], ownAddresses }) };
   }
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../../core/clock.js';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
 import { isProblem } from '../../../core/problem.js';
-import type { ClientCredentials, Destination as Server, TlsPolicy } from '../../../core/smtp/client/destination.js';
+import type { ClientCredentials, RemoteServer as Server, TlsPolicy } from '../../../core/smtp/client/remote-server.js';
 import {
   covers,
   type Destination,

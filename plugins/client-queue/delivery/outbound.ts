@@ -5,11 +5,11 @@ import type { RelayQueue } from '../queue/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { pluralize } from '../../../core/text/format.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
-import type { HealthReport } from '../../../core/host/health.js';
+import type { HealthReport } from '../../../core/contracts/health.js';
 import type { Log } from '../../../core/log/log.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { problem } from '../../../core/problem.js';
-import type { ClientDeadlines } from '../../../core/smtp/client/destination.js';
+import type { ClientDeadlines } from '../../../core/smtp/client/remote-server.js';
 import { ClientPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { NoticeSender } from '../dsn/notice-sender.js';
@@ -19,7 +19,8 @@ import { DeadHosts } from './dead-hosts.js';
 import { AttemptRunner } from './attempts.js';
 import type { DestinationControls } from './destination-controls.js';
 import { DestinationRules } from './destination.js';
-import { DkimSigner, outgoingContent, sevenBitContent } from './outgoing-message.js';
+import { DkimSigner } from './dkim.js';
+import { outgoingContent, sevenBitContent } from './outgoing-message.js';
 import { NextHops } from './next-hops.js';
 import { ReplyClassification } from './reply-classification.js';
 import { RetrySchedule } from './retry-schedule.js';
@@ -142,12 +143,12 @@ export class Outbound {
   }
 
   /** Sends pending notifications; an operator has just caused some. */
-  tellSenders(): void {
+  sendNotices(): void {
     void this.#notices.run();
   }
 
   async housekeep(): Promise<void> {
-    this.#scheduler.giveBackOverdue();
+    this.#scheduler.returnOverdue();
     await this.#input.queue.housekeep(this.#input.clock.now());
     await this.#notices.run();
   }
@@ -187,14 +188,14 @@ export class Outbound {
   /** Running attempts finish within the given time, or are returned. */
   async stop(remainingMs = Infinity): Promise<void> {
     this.pause();
-    const timer = setTimeout(() => this.#giveUp(), Math.min(maxGraceMs, remainingMs));
+    const timer = setTimeout(() => this.#abortAttempts(), Math.min(maxGraceMs, remainingMs));
     await this.#scheduler.idle();
     clearTimeout(timer);
     await this.#pool.close();
     await this.#notices.stop();
   }
 
-  #giveUp(): void {
+  #abortAttempts(): void {
     this.#abort.abort();
     for (const session of this.#sessions) session.close();
   }

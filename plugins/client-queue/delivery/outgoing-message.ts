@@ -1,18 +1,15 @@
 import { isAscii } from 'node:buffer';
-import { createPrivateKey } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import type { Clock } from '../../../core/clock.js';
-import type { NewEntry, Notify } from '../../../core/contracts/queue-entry.js';
-import type { Lease, RelayQueue } from '../queue/relay-queue.js';
-import { parseAddressList } from '../../../core/mime/address-list.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import { decodeOriginal, type Notify } from '../../../core/smtp/protocol/parameters.js';
 import { scanHeader } from '../../../core/mime/header.js';
 import { encodedMessage, planEncoding } from '../../../core/mime/transfer-encoding.js';
-import { isProblem, problem, type Problem } from '../../../core/problem.js';
+import { isProblem, type Problem } from '../../../core/problem.js';
 import type { OutgoingContent, OutgoingMessage, OutgoingRecipient } from '../../../core/smtp/client/message.js';
-import { decodeOriginal } from '../../../core/smtp/protocol/parameters.js';
+import type { Lease, RelayQueue } from '../queue/relay-queue.js';
+import { type DkimSigner, signingDomain } from './dkim.js';
 
 interface OutgoingInput {
   readonly queue: RelayQueue;
@@ -20,10 +17,10 @@ interface OutgoingInput {
   readonly clock: Clock;
 }
 
-/** Thrown by the queue when the entry exists without its message. */
-export const isMissingMessage = (error: unknown): error is Problem => isProblem(error) && error.problem === 'not-found';
+/** Thrown by the queue when the entry is gone, or its message is missing or damaged. */
+export const isUnreadable = (error: unknown): error is Problem => isProblem(error) && error.problem === 'not-found';
 
-/** The message of an entry as sent: signed where the author's domain has a key. */
+/** The message of an entry as sent, with a DKIM signature where there is a key for it (`dkim.ts`). */
 export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInput): Promise<OutgoingContent> {
   const { queue } = input;
   const bytes = await queue.bytes?.(uid);
@@ -70,15 +67,6 @@ async function signatureOf(
   if (domain === undefined) return undefined;
   return dkim.signature(domain, bytes ?? (await open()), new Date(clock.now()));
 }
-
-/** The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
-function signingDomain(head: Buffer, sender: string | null, signer: DkimSigner): string | undefined {
-  const from = scanHeader(head).first('from') ?? '';
-  const authors = parseAddressList(from).map(({ address }) => domainOf(address));
-  return [...authors, domainOf(sender ?? '')].find((domain) => domain !== '' && signer.signs(domain));
-}
-
-const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 
 async function* opened(open: () => Promise<Readable>, signature: Buffer | undefined): AsyncGenerator<Uint8Array> {
   if (signature !== undefined) yield signature;
@@ -150,103 +138,4 @@ export async function headerOf(message: Readable): Promise<readonly (readonly [n
   }
   const block = scanHeader(Buffer.concat(chunks).subarray(0, maxBytes));
   return block.fields.slice(0, maxFields).map((field) => [field.name, block.value(field)] as const);
-}
-
-interface DkimKeySettings {
-  readonly selector: string;
-  /** File of the private key, PEM. */
-  readonly key: string;
-}
-
-interface Key {
-  readonly selector: string;
-  readonly pem: string;
-}
-
-/** Fields that are signed if present; those that relays add or change are not. */
-const signedFields = [
-  'From',
-  'Sender',
-  'Reply-To',
-  'Subject',
-  'Date',
-  'Message-ID',
-  'To',
-  'Cc',
-  'MIME-Version',
-  'Content-Type',
-  'Content-Transfer-Encoding',
-  'In-Reply-To',
-  'References',
-  'Auto-Submitted',
-  'List-Id',
-  'List-Unsubscribe',
-  'List-Unsubscribe-Post',
-];
-
-/** Signs mail of the domains that have a key (RFC 6376, RFC 8463). */
-export class DkimSigner {
-  readonly #keys: ReadonlyMap<string, Key>;
-
-  /**
-   * @param keys by domain
-   * @param folder what relative paths are relative to
-   * @throws Problem `invalid` for a file that cannot be read or holds no private key
-   */
-  constructor(keys: Readonly<Record<string, DkimKeySettings>>, folder: string) {
-    this.#keys = new Map(
-      Object.entries(keys).map(([domain, { selector, key }]) => [
-        domain.toLowerCase(),
-        { selector, pem: readKey(domain, resolve(folder, key)) },
-      ]),
-    );
-  }
-
-  /** Whether mail of any domain is signed. */
-  get active(): boolean {
-    return this.#keys.size > 0;
-  }
-
-  /** Whether mail from that domain is signed. */
-  signs(domain: string): boolean {
-    return this.#keys.has(domain.toLowerCase());
-  }
-
-  /** The header field to prepend, with its line end. */
-  async signature(domain: string, message: Buffer | Readable, now: Date): Promise<Buffer> {
-    const key = this.#keys.get(domain.toLowerCase());
-    if (key === undefined) throw new Error(`there is no key for ${domain}`);
-    // Loaded on first use: only signing needs it.
-    const { dkimSign } = await import('mailauth/lib/dkim/sign.js');
-    const { signatures, errors } = await dkimSign(message, {
-      canonicalization: 'relaxed/relaxed',
-      signTime: now,
-      headerList: signedFields,
-      signingDomain: domain,
-      selector: key.selector,
-      privateKey: key.pem,
-      signatureData: [{ signingDomain: domain, selector: key.selector, privateKey: key.pem }],
-    });
-    const [failure] = errors;
-    if (failure !== undefined) throw new Error(`mail of ${domain} could not be signed`, { cause: failure });
-    return Buffer.from(signatures);
-  }
-}
-
-function readKey(domain: string, path: string): string {
-  const invalid = (why: string, cause?: unknown) =>
-    problem('invalid', { detail: `plugins.client-queue.dkim: the key of ${domain}, ${path}, ${why}.`, cause });
-  let pem: string;
-  try {
-    pem = readFileSync(path, 'utf8');
-  } catch (error) {
-    throw invalid('cannot be read', error);
-  }
-  try {
-    const { asymmetricKeyType: type } = createPrivateKey(pem);
-    if (type === 'rsa' || type === 'ed25519') return pem;
-  } catch (error) {
-    throw invalid('is no private key in PEM', error);
-  }
-  throw invalid('is neither of RSA nor of Ed25519');
 }

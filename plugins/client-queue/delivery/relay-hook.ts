@@ -7,7 +7,7 @@ import type { Hook } from '../../../core/pipeline/hook.js';
 import type { Outcome } from '../../../core/pipeline/events.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
 import { type Hop, next, route, type Verdict } from '../../../core/pipeline/verdict.js';
-import type { Destination as Server } from '../../../core/smtp/client/destination.js';
+import type { RemoteServer as Server } from '../../../core/smtp/client/remote-server.js';
 import type { DestinationControls, RecordedControl } from './destination-controls.js';
 import { type DestinationRules, readDestination, targetKey } from './destination.js';
 import type { NextHops } from './next-hops.js';
@@ -58,13 +58,8 @@ function mayRelay({ user, internal, remote }: SmtpSession, networks: NetworkSet)
   return user !== undefined || internal === true || networks.has(remote.address);
 }
 
-interface RelayExplanationInput {
-  readonly hops: Pick<NextHops, 'find'>;
-  readonly controls: Pick<DestinationControls, 'get'>;
-}
-
 /** What the relay would do with a recipient, one sentence each. */
-export function explainRelay({ hops, controls }: RelayExplanationInput) {
+export function explainRelay(hops: Pick<NextHops, 'find'>, controls: Pick<DestinationControls, 'get'>) {
   return async ({ destination }: Hop): Promise<readonly string[]> => {
     const found = await hops.find(destination);
     const keys = found.outcome === 'found' ? [destination, found.site] : [destination];

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { NewEntry, NewRecipient, RecordedReply } from '../../../core/contracts/queue-entry.js';
 import type { PreparedEntry, RelayQueue } from '../queue/relay-queue.js';
@@ -26,7 +26,7 @@ interface RelayTargetContext {
     readonly warnAfter: number;
     readonly keepDeadLetters: number;
   };
-  /** Milliseconds to the second attempt. */
+  /** Milliseconds until the queue tries what another target has deferred. */
   readonly firstPause: () => number;
   /** Whether that route speaks LMTP. */
   readonly speaksLmtp: (route: string) => boolean;
@@ -175,7 +175,7 @@ interface AcceptedInput {
   readonly expireAfter: number;
   /** Milliseconds; 0 for never. */
   readonly warnAfter: number;
-  /** Delay of the first attempt in milliseconds. */
+  /** Milliseconds until the first attempt of the queue. */
   readonly delay?: number;
   readonly hold?: string;
   /** How long a held notice is kept; 0 for ever. Milliseconds. */

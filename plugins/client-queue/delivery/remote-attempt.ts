@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../queue/relay-queue.js';
-import type { ClientDeadlines, Destination as Server } from '../../../core/smtp/client/destination.js';
+import type { ClientDeadlines, RemoteServer as Server } from '../../../core/smtp/client/remote-server.js';
 import { type ClientFailure, diedIdle, isAtMessage, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type {
   MessageResult,
@@ -13,7 +13,7 @@ import type { ClientSession } from '../../../core/smtp/client/session.js';
 import type { ServersTried, AttemptResult, RecipientVerdict } from './attempt-result.js';
 import type { HostCaller, DeadHosts } from './dead-hosts.js';
 import type { NextHops } from './next-hops.js';
-import { isMissingMessage, outgoingMessage } from './outgoing-message.js';
+import { isUnreadable, outgoingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
 
 export interface RemoteAttemptContext {
@@ -85,7 +85,7 @@ class RemoteAttempt {
     if (found.outcome === 'failed') {
       const { code, status, text, permanent } = found;
       const about = { code, status, text, host: null, retryAfter: null, category: 'network' };
-      this.#say(this.#open, { ...about, action: permanent ? 'bounce' : 'defer' });
+      this.#setVerdict(this.#open, { ...about, action: permanent ? 'bounce' : 'defer' });
       return this.#tried();
     }
     this.#mustVerify = found.mustVerify === true;
@@ -97,7 +97,7 @@ class RemoteAttempt {
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
     }
-    if (!this.#untried) this.#giveUp(found.servers.length);
+    if (!this.#untried) this.#deferRest(found.servers.length);
     return this.#tried();
   }
 
@@ -147,10 +147,10 @@ class RemoteAttempt {
   #read(result: MessageResult, session: ClientSession, server: Server): void {
     this.#tls = session.tls?.protocol ?? null;
     this.#tellsDsn = session.capabilities.dsn;
-    this.#note(result, server);
+    this.#noteServer(result, server);
     const left: LeasedRecipient[] = [];
     let why = result.failure;
-    if (why?.kind === 'local' && isMissingMessage(why.cause)) throw why.cause;
+    if (why?.kind === 'local' && isUnreadable(why.cause)) throw why.cause;
     const asked = this.#open;
     for (const [place, { outcome, ...about }] of result.recipients.entries()) {
       const recipient = asked[place];
@@ -168,7 +168,7 @@ class RemoteAttempt {
   }
 
   /** What this says about the server, for later callers. */
-  #note(result: MessageResult, server: Server): void {
+  #noteServer(result: MessageResult, server: Server): void {
     const { dead, signal } = this.#context;
     const told = messageEnd(result);
     if (told.end === 'answered') dead.remove(server);
@@ -197,7 +197,7 @@ class RemoteAttempt {
     const one = result.recipients[place];
     if (one?.outcome !== 'delivered') return;
     const { code, status, lines } = one.reply;
-    this.#say([recipient], {
+    this.#setVerdict([recipient], {
       action: 'deliver',
       code,
       status: status ?? '2.0.0',
@@ -215,7 +215,7 @@ class RemoteAttempt {
 
   #failed(recipient: LeasedRecipient, failure: ClientFailure, server: Server): void {
     if (failure.afterDot && failure.kind !== 'reply') this.#lost = true;
-    this.#say([recipient], this.#verdict(failure, server));
+    this.#setVerdict([recipient], this.#verdict(failure, server));
   }
 
   #unreached(failure: ClientFailure, server: Server): void {
@@ -234,13 +234,13 @@ class RemoteAttempt {
   }
 
   /** Recipients without a reply get the most telling failure; permanent only when each server refused permanently. */
-  #giveUp(servers: number): void {
+  #deferRest(servers: number): void {
     const telling = this.#failures.toSorted((one, other) => weightOf(one.failure) - weightOf(other.failure)).at(-1);
     if (telling === undefined || this.#open.length === 0) return;
     this.#host = labelOf(telling.server);
     const unanimous = this.#failures.length === servers && this.#failures.every(({ failure }) => failure.permanent);
     const verdict = this.#verdict(telling.failure, telling.server);
-    this.#say(this.#open, { ...verdict, action: unanimous ? 'bounce' : 'defer' });
+    this.#setVerdict(this.#open, { ...verdict, action: unanimous ? 'bounce' : 'defer' });
   }
 
   #verdict({ kind, code, status, text, step, permanent }: ClientFailure, server: Server): RecipientVerdict {
@@ -248,7 +248,7 @@ class RemoteAttempt {
     const said = kind === 'reply' ? explained.action : permanent ? 'bounce' : 'defer';
     // A positive reply in the wrong place counts as none.
     const action = said === 'deliver' ? 'defer' : said;
-    const { retryAfter, category } = explained;
+    const { retryAfter, category, rule } = explained;
     const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
     const isDemanded = this.#mustVerify && (kind === 'tls' || (kind === 'reply' && step === 'starttls'));
     const why = isDemanded ? `${text} (the MTA-STS policy of the domain demands it)` : text;
@@ -260,10 +260,11 @@ class RemoteAttempt {
       host,
       retryAfter,
       category,
+      rule,
     };
   }
 
-  #say(recipients: readonly LeasedRecipient[], verdict: RecipientVerdict): void {
+  #setVerdict(recipients: readonly LeasedRecipient[], verdict: RecipientVerdict): void {
     for (const { index } of recipients) this.#verdicts.set(index, verdict);
   }
 

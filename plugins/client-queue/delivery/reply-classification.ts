@@ -28,7 +28,7 @@ export interface ReplyRule {
   readonly codes?: '4' | '5';
   /** Replaces the meaning of the first digit; only for rules of an operator. */
   readonly action?: 'defer' | 'bounce';
-  /** Seconds until the next attempt, instead of the schedule. */
+  /** Seconds until the next attempt; from the fourth attempt on, a longer pause of the schedule wins. */
   readonly retryAfter?: number;
 }
 
@@ -135,13 +135,16 @@ export function explainReply(
   return usual.explain(code, status, text, step);
 }
 
+/** The rule for a server that takes fewer recipients at a time. */
+export const tooManyRecipients = 'too-many-recipients';
+
 /**
  * Meanings of replies, the first match counts. The first digit decides whether mail is retried; these only explain, and
  * set the delay. Patterns are RE2, case-insensitive, searched in `code status text`.
  */
 export const replyRules: readonly ReplyRule[] = [
   {
-    name: 'too-many-recipients',
+    name: tooManyRecipients,
     pattern: '^(452|552) .*too many recipients|^45[0-9] 4[.]5[.]3',
     category: 'capacity',
     retryAfter: 5,

@@ -25,11 +25,15 @@ export class RetrySchedule {
     this.#chance = chanceOf;
   }
 
-  /** Milliseconds from the end of attempt number `attempts` (from 1) to the next one. */
+  /**
+   * Milliseconds from the end of attempt number `attempts` (from 1) to the next one.
+   *
+   * @param retryAfter seconds, from the rule that matched the reply
+   */
   pause(attempts: number, retryAfter: number | null = null): number {
     const { firstSeconds, factor, maxSeconds, jitter } = this.#settings;
     const grown = firstSeconds * factor ** Math.min(Math.max(0, attempts - 1), 100);
-    // A server's request for an early retry counts three times; after that the schedule applies.
+    // A short pause of a reply rule counts three times.
     const wished = retryAfter === null || (attempts > 3 && grown > retryAfter) ? grown : retryAfter;
     const seconds = Math.min(wished, Math.max(maxSeconds, firstSeconds));
     return Math.max(1, Math.round(seconds * (1 + jitter * this.#chance()) * 1000));

@@ -97,13 +97,13 @@ export class Scheduler {
   stop(): void {
     this.#running = false;
     clearTimeout(this.#timer);
-    this.#giveBack();
+    this.#returnUnbegun();
     for (const undo of this.#undo.splice(0)) undo();
   }
 
   /** Called periodically: returns work that found no connection. */
-  giveBackOverdue(): void {
-    for (const pace of this.#paces.values()) this.#giveBackAll(pace.overdue(maxAheadMs));
+  returnOverdue(): void {
+    for (const pace of this.#paces.values()) this.#returnAll(pace.overdue(maxAheadMs));
   }
 
   /** Resolves when nothing is in progress. */
@@ -156,11 +156,11 @@ export class Scheduler {
       const site = sites.of(lease.destination) ?? lease.destination;
       const pace = this.#paceOf(site);
       pace.fetched(lease, this.limits(site));
-      if (!pace.isProven) this.#probes.took(lease.token);
+      if (!pace.isProven) this.#probes.add(lease.token);
       this.#serve(site, pace);
     }
     if (this.#probes.mayGrantMore) this.#again = true;
-    if (!this.#running) this.#giveBack();
+    if (!this.#running) this.#returnUnbegun();
   }
 
   #room(site: string): number {
@@ -172,12 +172,12 @@ export class Scheduler {
   /** Starts fetched work as far as there are connections for it. */
   #serve(site: string, pace: SitePace): void {
     const limits = this.limits(site);
-    this.#giveBackAll(pace.overdue(maxAheadMs));
+    this.#returnAll(pace.overdue(maxAheadMs));
     for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
       void this.#work(lease, pace, site);
     }
     // Suspended after they were fetched.
-    if (takesNothing(limits)) this.#giveBackAll(pace.unbegun(() => true));
+    if (takesNothing(limits)) this.#returnAll(pace.unbegun(() => true));
   }
 
   async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
@@ -200,11 +200,11 @@ export class Scheduler {
   }
 
   /** Returns fetched work that was not started. */
-  #giveBack(wanted: (lease: Lease) => boolean = () => true): void {
-    for (const pace of this.#paces.values()) this.#giveBackAll(pace.unbegun(wanted));
+  #returnUnbegun(wanted: (lease: Lease) => boolean = () => true): void {
+    for (const pace of this.#paces.values()) this.#returnAll(pace.unbegun(wanted));
   }
 
-  #giveBackAll(leases: readonly Lease[]): void {
+  #returnAll(leases: readonly Lease[]): void {
     for (const lease of leases) void this.#settle(lease, untried);
   }
 
@@ -213,7 +213,7 @@ export class Scheduler {
     const { controls, sites, clock } = this.#input;
     const { suspendedUntil: until = null, maxConnections = null } = controls.get(key) ?? {};
     if (maxConnections !== 0 && (until === null || until <= clock.now())) return;
-    this.#giveBack(({ destination }) => destination === key || sites.of(destination) === key);
+    this.#returnUnbegun(({ destination }) => destination === key || sites.of(destination) === key);
   }
 
   #rest(): void {
@@ -308,7 +308,7 @@ class Probes {
     return granted;
   }
 
-  took(token: number): void {
+  add(token: number): void {
     this.#underWay.add(token);
   }
 

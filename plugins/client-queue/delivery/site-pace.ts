@@ -104,17 +104,17 @@ export class SitePace {
   /** Those not started, to be returned. */
   unbegun(wanted: (lease: Lease) => boolean): readonly Lease[] {
     if (this.#waiting.length === 0) return [];
-    return this.#takeBack(({ lease }) => wanted(lease));
+    return this.#removeWaiting(({ lease }) => wanted(lease));
   }
 
   /** Those that waited for too long, to be returned. */
   overdue(waitedMs: number): readonly Lease[] {
     const before = this.#clock.monotonic() - waitedMs;
     const [oldest] = this.#waiting;
-    return oldest === undefined || oldest.since > before ? [] : this.#takeBack(({ since }) => since <= before);
+    return oldest === undefined || oldest.since > before ? [] : this.#removeWaiting(({ since }) => since <= before);
   }
 
-  #takeBack(wanted: (one: Waiting) => boolean): readonly Lease[] {
+  #removeWaiting(wanted: (one: Waiting) => boolean): readonly Lease[] {
     const given = this.#waiting.filter(wanted);
     if (given.length > 0) this.#waiting = this.#waiting.filter((one) => !wanted(one));
     return given.map(({ lease }) => lease);

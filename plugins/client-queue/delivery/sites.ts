@@ -33,10 +33,10 @@ export class Sites {
   readonly #known = new LRUCache<string, Known>(cacheSize(maxKnown));
   readonly #listeners = new Set<() => void>();
   readonly #lanes = new LookupLanes(
-    (destination) => this.#lookFor(destination),
-    () => this.#tell(),
+    (destination) => this.#lookUp(destination),
+    () => this.#notify(),
   );
-  #telling: NodeJS.Timeout | undefined;
+  #notifyTimer: NodeJS.Timeout | undefined;
 
   constructor(input: SitesInput) {
     this.#input = input;
@@ -53,7 +53,7 @@ export class Sites {
     const { hops, clock } = this.#input;
     const now = clock.monotonic();
     const kept = hops.peek(destination);
-    if (kept === undefined || kept.ageingAt <= now) this.#lanes.ask(destination, now < (known?.suspectUntil ?? 0));
+    if (kept === undefined || kept.ageingAt <= now) this.#lanes.add(destination, now < (known?.suspectUntil ?? 0));
     return kept && siteOf(destination, kept.found);
   }
 
@@ -97,22 +97,22 @@ export class Sites {
     return route === undefined ? destination : siteOfRoute(route, settings);
   }
 
-  async #lookFor(destination: string): Promise<void> {
+  async #lookUp(destination: string): Promise<void> {
     const { hops, clock } = this.#input;
     const site = siteOf(destination, await hops.refresh(destination));
     const hung = hops.peek(destination)?.hung === true;
     this.#known.set(destination, { site, fixed: false, suspectUntil: hung ? clock.monotonic() + suspectMs : 0 });
   }
 
-  #tell(): void {
+  #notify(): void {
     if (this.#lanes.isCrowded) {
-      this.#telling ??= setTimeout(() => this.#tellNow(), tellMs).unref();
-    } else this.#tellNow();
+      this.#notifyTimer ??= setTimeout(() => this.#notifyNow(), tellMs).unref();
+    } else this.#notifyNow();
   }
 
-  #tellNow(): void {
-    clearTimeout(this.#telling);
-    this.#telling = undefined;
+  #notifyNow(): void {
+    clearTimeout(this.#notifyTimer);
+    this.#notifyTimer = undefined;
     for (const listener of this.#listeners) listener();
   }
 }
@@ -203,7 +203,7 @@ export class LookupLanes {
   }
 
   /** @param hung its last lookup hung */
-  ask(destination: string, hung: boolean): void {
+  add(destination: string, hung: boolean): void {
     if (this.#asked.has(destination)) return;
     this.#asked.add(destination);
     const lane = hung ? this.#slow : this.#quick;

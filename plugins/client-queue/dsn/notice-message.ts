@@ -8,13 +8,6 @@ import { isProblem } from '../../../core/problem.js';
 import { originalAddress } from '../../../core/smtp/protocol/parameters.js';
 import { messageHead, messageStart } from '../delivery/outgoing-message.js';
 
-export interface NoticeMessageInput {
-  readonly queue: Pick<RelayQueue, 'open'>;
-  readonly hostname: string;
-  /** Address of the mail system, for `From:`. */
-  readonly from: string;
-}
-
 /** Maximum size of a message that is returned whole when its sender did not use RET. Bytes. */
 const usuallyReturned = 100 * 1024;
 const maxReturned = 4 * 1024 * 1024;
@@ -24,7 +17,16 @@ export async function noticeMessage(
   entry: Entry,
   notices: readonly Notice[],
   id: string,
-  { queue, hostname, from }: NoticeMessageInput,
+  {
+    queue,
+    hostname,
+    from,
+  }: {
+    readonly queue: Pick<RelayQueue, 'open'>;
+    readonly hostname: string;
+    /** Address of the mail system, for `From:`. */
+    readonly from: string;
+  },
 ): Promise<Buffer> {
   const [first] = notices;
   const kind = first?.kind ?? 'failed';

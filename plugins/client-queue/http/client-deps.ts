@@ -35,7 +35,7 @@ export interface QueueDeps {
   /** Forgets connection failures of the servers of these destinations; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
   /** Sends pending notifications now. */
-  readonly tellSenders: () => void;
+  readonly sendNotices: () => void;
   /** The note about a quarantined entry. */
   readonly quarantineNote: (uid: string) => Promise<string | undefined>;
 }
@@ -70,7 +70,7 @@ interface ClientOptions {
   readonly sites: ClientDeps['sites'];
   readonly pace: ClientDeps['pace'];
   readonly forgetFailures: ClientDeps['forgetFailures'];
-  readonly tellSenders: ClientDeps['tellSenders'];
+  readonly sendNotices: ClientDeps['sendNotices'];
   /** Absolute path of the folder for uploads in use. */
   readonly uploads: string;
 }
@@ -96,7 +96,7 @@ export function clientDeps(input: ClientOptions): ClientDeps {
     siteNames: () => Object.keys(current().sites).map(siteKey),
     pace: input.pace,
     forgetFailures: input.forgetFailures,
-    tellSenders: input.tellSenders,
+    sendNotices: input.sendNotices,
     quarantineNote: async (uid) => {
       const found = (await queue.quarantined()).find(({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid);
       return (

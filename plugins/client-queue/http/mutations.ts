@@ -217,7 +217,7 @@ async function change(
   const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
   if (isTriedNow) deps.forgetFailures(await destinationsOf(chosen, queue));
   const result = await queue.mutate(chosen.selector, mutation, clock.now());
-  if (mutation.operation === 'bounce') deps.tellSenders();
+  if (mutation.operation === 'bounce') deps.sendNotices();
   return respond({
     status: 200,
     model: {

@@ -142,6 +142,32 @@ const sortLabels: Readonly<Record<string, string>> = {
   sender: 'Sender',
 };
 
+const filterLabels: Readonly<Record<keyof EntryFilter, string>> = {
+  q: 'Search',
+  state: 'State',
+  sender: 'Sender',
+  recipient: 'Recipient',
+  domain: 'Recipient domain',
+  destination: 'Destination',
+  reason: 'Reason',
+  olderThan: 'Older than',
+  youngerThan: 'Younger than',
+  since: 'Queued since',
+  minAttempts: 'Attempts, at least',
+};
+
+/** The filters that apply, each with the address of the list without it. */
+function chipsOf(filter: EntryFilter) {
+  return (Object.keys(filterLabels) as (keyof EntryFilter)[]).flatMap((key) => {
+    const value = filter[key];
+    if (value === undefined) return [];
+    const others: EntryFilter = Object.fromEntries(Object.entries(filter).filter(([name]) => name !== key));
+    const seconds = typeof value === 'number' && key !== 'minAttempts' ? ' s' : '';
+    const shown = key === 'state' && filter.state?.length !== 1 ? 'all' : `${String(value)}${seconds}`;
+    return [{ label: filterLabels[key], value: shown, href: linkTo(others) }];
+  });
+}
+
 export function listPage(answer: ListAnswer, about: ListAbout) {
   const { filter } = about;
   const suspended = new Set(
@@ -155,17 +181,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
     list: { ...answer, items: answer.items.map((entry) => rowOf(entry, isSuspended)) },
     filter: { ...filter, state },
     filtered: Object.keys(filter).length > 0,
-    furtherFilters: [
-      filter.sender,
-      filter.recipient,
-      filter.domain,
-      filter.destination,
-      filter.reason,
-      filter.olderThan,
-      filter.youngerThan,
-      filter.since,
-      filter.minAttempts,
-    ].some((value) => value !== undefined),
+    chips: chipsOf(filter),
     written: writtenFilter(filter),
     sort: about.sort,
     order: about.order,

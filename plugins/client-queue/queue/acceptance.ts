@@ -96,13 +96,13 @@ export class Acceptance {
       },
       abort: async () => {
         if (ended) return;
-        if (accepted === undefined || (await this.#takeBack(accepted))) await withdraw();
+        if (accepted === undefined || (await this.#revoke(accepted))) await withdraw();
         ended = true;
       },
     };
   }
 
-  async #takeBack(entry: QueuedEntry): Promise<boolean> {
+  async #revoke(entry: QueuedEntry): Promise<boolean> {
     if (entry.details.leases.length > 0 || entry.finishedAt !== null) {
       this.#input.log.error({ uid: entry.uid }, 'possible duplicate: a message that was taken back is on its way');
       return false;

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { EntryState, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { QueueOutcome, RecipientResult, Settlement } from './relay-queue.js';
+import type { QueueOutcome, RecipientSettlement, Settlement } from './relay-queue.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
@@ -71,6 +71,10 @@ export class Ledger {
       this.schedule.add(entry.recipients, now);
       await slice.yieldIfDue();
     }
+    // What is read comes in the order of acceptance.
+    const finished = [...this.finished.values()].toSorted((a, b) => (a.finishedAt ?? 0) - (b.finishedAt ?? 0));
+    this.finished.clear();
+    for (const entry of finished) this.finished.set(entry.uid, entry);
   }
 
   /** Number of entries that are held because their message is damaged or processes died while sending it. */
@@ -173,22 +177,22 @@ export class Ledger {
       // When the journal has no room for the change, a snapshot stores it.
       if (!isFull(error) || !(await this.snapshot())) {
         this.#backlog.keep(entries);
-        void this.#tellLater(told);
+        void this.#emitLater(told);
         throw storageProblem(error);
       }
     }
-    outcomes.tell(told);
+    outcomes.emit(told);
     return entries;
   }
 
   /** Emits outcomes when the disk has accepted the refused writes; never, when the queue closes first. */
-  async #tellLater(outcomes: readonly QueueOutcome[]): Promise<void> {
+  async #emitLater(outcomes: readonly QueueOutcome[]): Promise<void> {
     try {
       await this.#backlog.settled();
     } catch {
       return;
     }
-    this.#input.outcomes.tell(outcomes);
+    this.#input.outcomes.emit(outcomes);
   }
 
   /** Makes room in a full journal and tries again. */
@@ -358,7 +362,7 @@ export class OutcomeListeners {
     return () => this.#listeners.delete(listener);
   }
 
-  tell(outcomes: readonly QueueOutcome[]): void {
+  emit(outcomes: readonly QueueOutcome[]): void {
     for (const outcome of outcomes) for (const listener of this.#listeners) listener(outcome);
   }
 }
@@ -397,7 +401,7 @@ export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: S
 
 function recipientChange(
   recipient: RecipientRecord,
-  result: RecipientResult | undefined,
+  result: RecipientSettlement | undefined,
   { counted, now }: { readonly counted: boolean; readonly now: number },
 ): RecipientChange {
   const { index } = recipient;

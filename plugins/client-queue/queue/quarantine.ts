@@ -44,12 +44,6 @@ function uidOfQuarantined(name: string): string | undefined {
   return messageName.exec(name)?.[1];
 }
 
-interface QuarantineBounds {
-  readonly now: number;
-  readonly maxAgeMs: number;
-  readonly maxBytes: number;
-}
-
 /** The folder of unreadable files, each with a note beside it that says why. An operator or its age removes a file. */
 export class Quarantine {
   readonly #input: QuarantineInput;
@@ -86,7 +80,15 @@ export class Quarantine {
   }
 
   /** Removes files that are too old, then the oldest until the size fits. */
-  async trim({ now, maxAgeMs, maxBytes }: QuarantineBounds): Promise<void> {
+  async trim({
+    now,
+    maxAgeMs,
+    maxBytes,
+  }: {
+    readonly now: number;
+    readonly maxAgeMs: number;
+    readonly maxBytes: number;
+  }): Promise<void> {
     const { files, log } = this.#input;
     const found: { readonly name: string; readonly size: number; readonly at: number }[] = [];
     // Names begin with the time.

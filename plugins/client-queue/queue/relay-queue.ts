@@ -136,7 +136,7 @@ export interface ClaimSites {
   room(site: string): number;
 }
 
-export interface RecipientResult {
+export interface RecipientSettlement {
   readonly index: number;
   readonly state: 'delivered' | 'deferred' | 'bounced' | 'expired' | 'held';
   readonly reply: RecordedReply | null;
@@ -151,7 +151,7 @@ export interface Settlement {
   /** Absent when nothing was tried: the lease is returned and no attempt is counted. */
   readonly attempt?: Attempt;
   /** One for each recipient of the lease; missing ones are returned unchanged. */
-  readonly results: readonly RecipientResult[];
+  readonly results: readonly RecipientSettlement[];
   readonly notices?: readonly Omit<Notice, 'id'>[];
 }
 

@@ -22,6 +22,7 @@ import type { Snapshots } from './snapshots.js';
 /** Changes per commit. */
 const together = 250;
 const trimEveryMs = 3_600_000;
+/** Mail that is due later than the longest pause got its time from a clock that was wrong. */
 export const defaultLongestPauseMs = 6 * 3_600_000;
 
 export interface UpkeepInput extends FileRelayQueueInput {

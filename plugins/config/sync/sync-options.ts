@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { secret } from '../../../core/config/outline.js';
+import { secret } from '../../../core/contracts/outline.js';
 import { isClearText } from './web-source.js';
 
 const name = '[A-Za-z0-9][A-Za-z0-9._-]{0,127}';

@@ -4,7 +4,7 @@ import { abortAfter } from '../../../core/concurrency.js';
 import { LayerFolder, sha256Of, type StoredLayer } from '../../../core/config/layer-folder.js';
 import type { ConfigurationSource, SkippedFile } from '../../../core/contracts/configuration-source.js';
 import type { Configuration, Difference, Reloading, ReloadOutcome } from '../../../core/contracts/server.js';
-import type { HealthReport } from '../../../core/host/health.js';
+import type { HealthReport } from '../../../core/contracts/health.js';
 import type { Log } from '../../../core/log/log.js';
 import { redactText } from '../../../core/log/redact.js';
 import { isProblem, problem } from '../../../core/problem.js';

@@ -1,10 +1,11 @@
 import type { QueuedMail } from '../../../core/contracts/relay-queue.js';
 import type { Catalogue, Configuration, HealthOverview } from '../../../core/contracts/server.js';
-import type { ComponentHealth } from '../../../core/host/health.js';
+import type { ComponentHealth } from '../../../core/contracts/health.js';
 import type { EndpointDescription } from '../../../core/http/endpoint.js';
 import type { Activity, ActivityFigures } from '../charts/activity.js';
 import type { DiskSpace, Space } from '../system/probes.js';
-import { fullHealth, type HealthWord } from '../health.js';
+import { extendedHealth, type HealthWord } from '../health.js';
+import type { Traffic, TrafficRange, TrafficReport } from '../traffic/traffic.js';
 import { version } from '../../../core/host/installation.js';
 
 export interface LandingListener {
@@ -28,7 +29,7 @@ export interface LandingGroup {
 export interface Landing extends ActivityFigures {
   readonly status: HealthWord;
   /** Components that are not up. */
-  readonly troubles: readonly (ComponentHealth & { readonly name: string })[];
+  readonly troubles: readonly (Omit<ComponentHealth, 'figures'> & { readonly name: string })[];
   readonly version: string;
   readonly hostname: string;
   /** Seconds. */
@@ -37,6 +38,11 @@ export interface Landing extends ActivityFigures {
   readonly disk: Space | null;
   /** Open entries of the queue; null without a queue. */
   readonly queue: number | null;
+  /** The entry that waits longest; null when none waits. */
+  readonly oldest: { readonly uid: string; readonly queuedAt: string; readonly sender: string | null } | null;
+  readonly traffic: TrafficReport;
+  /** The listener whose certificate expires first; null without TLS. */
+  readonly certificate: { readonly listener: string; readonly days: number } | null;
   readonly q: string;
   /** Number of shown endpoints, and of all. */
   readonly shown: number;
@@ -50,20 +56,27 @@ export interface LandingDeps {
   readonly health: HealthOverview;
   readonly activity: Activity;
   readonly disk: DiskSpace;
-  readonly queue: Pick<QueuedMail, 'size'> | undefined;
+  readonly traffic: Traffic;
+  readonly queue: Pick<QueuedMail, 'size' | 'list'> | undefined;
 }
 
 /** @param q words that must all occur in method, path, purpose, group or access of an endpoint */
-export function landing(deps: LandingDeps, q: string): Landing {
-  const { catalogue, configuration, health, activity, disk, queue } = deps;
-  const { status, uptime, components } = fullHealth(health);
+export async function landing(deps: LandingDeps, q: string, range: TrafficRange): Promise<Landing> {
+  const { catalogue, configuration, health, activity, disk, traffic, queue } = deps;
+  const { status, uptime, components } = extendedHealth(health);
   const all = catalogue.endpoints().filter(({ hidden }) => !hidden);
   const shown = all.filter((endpoint) => matches(endpoint, q));
   return {
     status,
     troubles: Object.entries(components)
       .filter(([, component]) => component.status !== 'up')
-      .map(([name, component]) => ({ name, ...component })),
+      .map(([name, { status: state, since, why, page }]) => ({
+        name,
+        status: state,
+        since,
+        why,
+        ...(page !== undefined && { page }),
+      })),
     version,
     hostname: configuration.hostname,
     uptime,
@@ -71,11 +84,29 @@ export function landing(deps: LandingDeps, q: string): Landing {
     ...activity.figures(),
     disk: disk.space ?? null,
     queue: queue?.size ?? null,
+    oldest: (await oldestIn(queue)) ?? null,
+    traffic: traffic.report(range),
+    certificate: nextCertificate(health) ?? null,
     q,
     shown: shown.length,
     total: all.length,
     groups: groupsOf(shown),
   };
+}
+
+async function oldestIn(queue: LandingDeps['queue']): Promise<NonNullable<Landing['oldest']> | undefined> {
+  if (queue === undefined || queue.size === 0) return undefined;
+  const { items } = await queue.list({ filter: {}, limit: 1, sort: 'queuedAt', order: 'asc' });
+  return items.map(({ uid, queuedAt, sender }) => ({ uid, queuedAt: new Date(queuedAt).toISOString(), sender }))[0];
+}
+
+function nextCertificate(health: HealthOverview): Landing['certificate'] | undefined {
+  return Object.entries(health.components())
+    .flatMap(([name, { figures }]) => {
+      const days = figures?.['certificateDays'];
+      return days === undefined ? [] : [{ listener: name.replace(/^listener /, ''), days }];
+    })
+    .toSorted((a, b) => a.days - b.days)[0];
 }
 
 function matches({ method, path, summary, group, access }: EndpointDescription, q: string): boolean {

@@ -21,6 +21,7 @@ import {
   shortHealth,
   type ShortHealth,
 } from '../health.js';
+import { trafficRanges } from '../traffic/traffic.js';
 import { landing, type Landing, type LandingDeps } from './landing.js';
 
 const group = 'Service';
@@ -48,6 +49,7 @@ const Extended = Full.extend({
         .record(z.string(), z.number())
         .optional()
         .describe('Statistics of the component. Names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`.'),
+      page: z.string().optional().describe('Path of the page that shows more, or mends it.'),
     }),
   ),
 });
@@ -78,6 +80,7 @@ const landingEndpoint = (deps: MonitoringRouteDeps): AnyEndpoint =>
     query: z.strictObject({
       q: z.string().max(200).default('').describe('Words to filter the endpoints by.'),
       find: z.string().max(998).default('').describe('A queue uid, a Message-ID or an address: the pages about it.'),
+      range: z.enum(trafficRanges).default('24h').describe('Which mail is counted: of the last day, or of thirty.'),
     }),
     view: 'landing.njk',
     fallback: 'html',
@@ -85,7 +88,7 @@ const landingEndpoint = (deps: MonitoringRouteDeps): AnyEndpoint =>
       const wanted = query.find.trim();
       const all = wanted === '' ? [] : await deps.finder.find(wanted);
       const found = all.filter(({ access }) => mayRead(request.account, access));
-      const model: LandingPage = { ...landing(deps, query.q.trim()), find: wanted, found };
+      const model: LandingPage = { ...(await landing(deps, query.q.trim(), query.range)), find: wanted, found };
       const [first] = found;
       if (request.representation !== 'html' || first === undefined) return model;
       const straight = first.exact || found.length === 1;

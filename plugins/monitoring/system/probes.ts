@@ -7,7 +7,7 @@ import { writeDurable } from '../../../core/disk/atomic.js';
 import { faultCode } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
-import type { HealthReport } from '../../../core/host/health.js';
+import type { HealthReport } from '../../../core/contracts/health.js';
 import type { MonitoringSettings } from '../options.js';
 
 /** Bytes of the data folder's file system; `free` is available to unprivileged processes. */
@@ -142,13 +142,6 @@ export class SessionRoom {
 const SLOW_MS = 2000;
 const BLOCK = Buffer.alloc(4096);
 
-interface WriteProbeInput {
-  /** Absolute; the probe writes a file that begins with `.probe-` and removes it. */
-  readonly folder: string;
-  readonly clock: Clock;
-  readonly files?: FileLayer;
-}
-
 /** Writes a block durably at intervals, to detect write errors before mail arrives. */
 export class WriteProbe {
   readonly #folder: string;
@@ -157,7 +150,16 @@ export class WriteProbe {
   #why: string | undefined;
   #ms = Number.NaN;
 
-  constructor({ folder, clock, files = nodeFiles }: WriteProbeInput) {
+  constructor({
+    folder,
+    clock,
+    files = nodeFiles,
+  }: {
+    /** Absolute; the probe writes a file that begins with `.probe-` and removes it. */
+    readonly folder: string;
+    readonly clock: Clock;
+    readonly files?: FileLayer;
+  }) {
     this.#folder = folder;
     this.#clock = clock;
     this.#files = files;

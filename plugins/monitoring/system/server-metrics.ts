@@ -1,5 +1,5 @@
 import type { HealthOverview } from '../../../core/contracts/server.js';
-import type { HealthState } from '../../../core/host/health.js';
+import type { HealthState } from '../../../core/contracts/health.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import type { DiskSpace, EventLoop, WriteProbe } from './probes.js';
 import { version } from '../../../core/host/installation.js';

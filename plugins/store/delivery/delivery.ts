@@ -1,6 +1,6 @@
 import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
-import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import { asStorageProblem, isMissing, isNameTaken } from '../../../core/disk/fault.js';
 import { allSettledOrThrow } from '../../../core/concurrency.js';
 import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';

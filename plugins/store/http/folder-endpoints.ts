@@ -35,7 +35,7 @@ function creation(deps: StoreDeps): AnyEndpoint {
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ name: Level, parent: Parent }) },
-    answer: answer.FolderSummary,
+    answer: answer.ListedFolder,
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const parent = body.parent ?? null;
@@ -57,7 +57,7 @@ function renaming(deps: StoreDeps): AnyEndpoint {
     access,
     params: schema.FolderParams,
     body: { kind: 'fields', schema: z.strictObject({ name: Level }) },
-    answer: answer.FolderSummary,
+    answer: answer.ListedFolder,
     async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
@@ -84,7 +84,7 @@ function copying(deps: StoreDeps): AnyEndpoint {
     access,
     params: schema.FolderParams,
     body: { kind: 'fields', schema: fields },
-    answer: answer.FolderSummary,
+    answer: answer.ListedFolder,
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);
@@ -113,7 +113,7 @@ function moving(deps: StoreDeps): AnyEndpoint {
     access,
     params: schema.FolderParams,
     body: { kind: 'fields', schema: z.strictObject({ destinationParent: Parent }) },
-    answer: answer.FolderSummary,
+    answer: answer.ListedFolder,
     async handle({ params, body, request }) {
       const mailbox = await names.parse(params);
       const folder = folderOf(params);

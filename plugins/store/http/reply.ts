@@ -46,7 +46,7 @@ export function answerEndpoint({ reader, drafts, names }: DraftDeps): AnyEndpoin
       const folder = parseFolderName(params.folder);
       const id = parseMessageId(params.messageId);
       const mailbox = await names.parse(params);
-      const draft = await beginAnswer({ reader, drafts }, { mailbox, folder, id }, body.as);
+      const draft = await beginAnswer(reader, drafts, { mailbox, folder, id }, body.as);
       return respond<object>({
         model: draftAnswer(draft),
         status: 201,
@@ -58,18 +58,13 @@ export function answerEndpoint({ reader, drafts, names }: DraftDeps): AnyEndpoin
   });
 }
 
-interface AnsweringInput {
-  readonly reader: StoreReader;
-  readonly drafts: Drafts;
-}
-
 const headBytes = 64 * 1024;
 
 /**
  * Creates the draft of a reply or forward, with attachments for a forward.
  * @throws Problem `not-found`, `conflict` when the message cannot be parsed, `mailbox-full`, `too-large`
  */
-async function beginAnswer({ reader, drafts }: AnsweringInput, place: MessagePlace, kind: AnswerKind): Promise<Draft> {
+async function beginAnswer(reader: StoreReader, drafts: Drafts, place: MessagePlace, kind: AnswerKind): Promise<Draft> {
   const file = await reader.open(place);
   try {
     const original = await contentOf(reader, file);

@@ -24,7 +24,7 @@ const Folder = z.object({
   size: count('Bytes of all messages'),
 });
 
-export const FolderSummary = Folder;
+export const ListedFolder = Folder;
 
 export const Summary = z.object({
   id: z.string().describe('Unique name of the message, without flags'),

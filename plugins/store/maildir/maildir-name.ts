@@ -5,12 +5,6 @@ import { sizesIn } from './message-name.js';
 
 /** Leaves room for size, flags and 26 keywords below NAME_MAX (255). */
 const maxNameBytes = 200;
-export interface UniqueNamesInput {
-  readonly host: string;
-  readonly clock: Clock;
-  readonly pid?: number;
-}
-
 /**
  * Generates names of new messages: `<seconds>.M<µs>P<pid>Q<n>R<random>.<host>,S=<size>,W=<size>`. Within a process,
  * (seconds, µs) strictly increases, so that a clock that goes back creates no duplicates; the random part has 128 bits.
@@ -23,7 +17,15 @@ export class UniqueNames {
   #lastMicros = 0;
   #count = 0;
 
-  constructor({ host, clock, pid = process.pid }: UniqueNamesInput) {
+  constructor({
+    host,
+    clock,
+    pid = process.pid,
+  }: {
+    readonly host: string;
+    readonly clock: Clock;
+    readonly pid?: number;
+  }) {
     this.#host = escapeHost(host);
     this.#clock = clock;
     this.#pid = pid;

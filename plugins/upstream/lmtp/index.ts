@@ -54,8 +54,8 @@ export const lmtp = definePlugin({
       }),
     );
     smtp.watch('ended', ({ transaction }) => live.end(transaction));
-    health.check('lmtp', () => upstreamHealth(upstreams, 'route'));
-    http.navigate({ title: 'LMTP', href: '/lmtp', order: 28, role: 'read' });
+    health.check('lmtp', () => ({ ...upstreamHealth(upstreams, 'route'), page: '/lmtp' }));
+    http.navigate({ title: 'LMTP', href: '/lmtp', order: 28, role: 'read', group: 'Delivery' });
     http.mount(lmtpEndpoints({ table: () => table, upstreams, counts }));
     return {
       reconfigure(changed: LmtpSettings) {

@@ -56,8 +56,8 @@ export const proxy = definePlugin({
     );
     smtp.watch('ended', ({ transaction }) => live.end(transaction));
     smtp.watch('closed', ({ session }) => upstreams.forget(session));
-    health.check('proxy', () => upstreamHealth(upstreams, 'rule'));
-    http.navigate({ title: 'Proxy', href: '/proxy', order: 27, role: 'read' });
+    health.check('proxy', () => ({ ...upstreamHealth(upstreams, 'rule'), page: '/proxy' }));
+    http.navigate({ title: 'Proxy', href: '/proxy', order: 27, role: 'read', group: 'Delivery' });
     http.mount(proxyEndpoints({ book: () => book, upstreams, counts }));
     return {
       reconfigure(changed: ProxySettings) {

@@ -6,7 +6,7 @@ import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
 import { availablePlugins } from '../../../core/host/plugin-set.js';
-import { secret } from '../../../core/config/outline.js';
+import { secret } from '../../../core/contracts/outline.js';
 import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { MASK } from '../../../core/log/redact.js';

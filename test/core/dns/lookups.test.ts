@@ -49,7 +49,7 @@ describe('a lookup', () => {
     assert.deepEqual(await found('null.example', 'MX'), [{ exchange: '', priority: 0 }]);
   });
 
-  test('tells apart that there is no record, no name, and nobody who knows', async (t) => {
+  test('distinguishes no record, no name, and no answer', async (t) => {
     const { dns } = await lookups(t, 300);
     assert.deepEqual(await dns.lookup('null.example', 'A'), { status: 'nodata', records: [] });
     assert.deepEqual(await dns.lookup('nowhere.example', 'A'), { status: 'nxdomain', records: [] });
@@ -61,7 +61,7 @@ describe('a lookup', () => {
     await assert.rejects(dns.resolve('silent.example', 'A'), { code: 'ETIMEOUT' });
   });
 
-  test('asks nobody about what can be no name', async (t) => {
+  test('sends no query for an impossible name', async (t) => {
     const { dns, server } = await lookups(t);
     const names = [
       '',
@@ -98,7 +98,7 @@ describe('a lookup', () => {
     });
   });
 
-  test('refuses a type that nobody asks here', async (t) => {
+  test('refuses a record type that it does not support', async (t) => {
     const { dns } = await lookups(t);
     await assert.rejects(dns.resolve('example.org', 'TLSA'), { code: 'ESERVFAIL' });
   });

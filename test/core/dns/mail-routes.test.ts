@@ -177,7 +177,7 @@ test('mail that would come back to us is refused', async () => {
   assert.equal(await find({}, '[198.51.100.99]'), 'loop 554 5.4.6 permanent');
 });
 
-test('mail is deferred while nobody says where a better server than this one is', async () => {
+test('mail is deferred while no better server than this one is known', async () => {
   const names = {
     d: {
       mx: [

@@ -58,7 +58,7 @@ test('an answer that is too long for UDP is asked for over TCP', async (t) => {
   assert.deepEqual(server.questions, ['MX example.com', 'MX example.com tcp']);
 });
 
-test('no such name, no such record, a server that cannot and one that will not are told apart', async (t) => {
+test('no such name, no such record, a server that cannot and one that refuses are different failures', async (t) => {
   const [resolver] = await resolverOf(t, {
     'empty.example': {},
     'broken.example': { rcode: 'SERVFAIL' },

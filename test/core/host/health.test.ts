@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HealthRegistry, type HealthReport } from '../../../core/host/health.js';
+import type { HealthReport } from '../../../core/contracts/health.js';
+import { HealthRegistry } from '../../../core/host/health.js';
 
 function registry(): { readonly health: HealthRegistry; readonly turn: (ms: number) => void } {
   let now = Date.UTC(2026, 10, 21, 12);

@@ -3,7 +3,7 @@ import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import type { PluginHost } from '../../../core/host/plugin-host.js';
-import { provide } from '../../../core/host/service.js';
+import { provide } from '../../../core/contracts/service.js';
 import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
 import { isStartError } from '../../../core/problem.js';
 import { createHost, lines, link, pluginSetOf, sitePluginSet } from './plugin-host-harness.js';

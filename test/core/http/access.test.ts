@@ -239,7 +239,7 @@ test('guesses at the same moment are counted one by one, and the right password 
   }
 });
 
-test('beyond loopback the server does not start without an account that somebody chose', async () => {
+test('beyond loopback the server does not start without a configured account', async () => {
   const exposed = { host: '0.0.0.0', accounts: undefined };
   await assert.rejects(openShell({ http: exposed }), {
     name: 'StartError',

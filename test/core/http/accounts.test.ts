@@ -23,7 +23,7 @@ const open = (file: string, extra: object = {}) =>
     ...extra,
   });
 
-test('the first start makes admin with a password that is told once and stored as a hash', async () => {
+test('the first start makes admin with a password that is shown once and stored as a hash', async () => {
   const first = await open('a.json');
   const password = first.generatedPassword ?? '';
   assert.deepEqual(await first.accounts.verify('admin', password), { username: 'admin', role: 'admin' });

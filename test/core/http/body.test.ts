@@ -81,7 +81,7 @@ test('a body over the limit is refused by its length alone, and the connection i
   assert.match(answer, /Connection: close/);
 });
 
-test('a client that asks first is not told to send what is too large', async () => {
+test('a client that asks first is refused before it sends a body that is too large', async () => {
   const ask = (length: number, body: string) =>
     rawRequest(
       opened.port,
@@ -139,7 +139,7 @@ test('a multipart body with a wrong boundary is unreadable', async () => {
   assert.equal(answer.status, 400);
 });
 
-test('a part of a multipart body in a transfer encoding that nobody knows is unreadable', async () => {
+test('a part of a multipart body in an unknown transfer encoding is unreadable', async () => {
   const part = 'Content-Disposition: form-data; name="f"; filename="x"\r\nContent-Transfer-Encoding: banana\r\n\r\nx';
   const headers = { 'Content-Type': 'multipart/form-data; boundary=a' };
   const answer = await opened.get('/upload', { method: 'POST', headers, body: `--a\r\n${part}\r\n--a--\r\n` });

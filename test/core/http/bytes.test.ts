@@ -10,7 +10,7 @@ before(async () => {
 });
 after(() => opened.close());
 
-test('one range is served, nonsense is the whole, and behind the end is 416', async () => {
+test('one range is served, nonsense is the whole, and beyond the end is 416', async () => {
   const whole = '0123456789abcdefghij';
   const table: readonly (readonly [range: string, status: number, body: string | undefined, field: string | null])[] = [
     ['bytes=0-4', 206, '01234', 'bytes 0-4/20'],

@@ -27,7 +27,7 @@ test('a form is sent to the page of what it made, with a notice', async () => {
   assert.match(html, /role="status">café was added\./);
 });
 
-test('a notice cannot be brought along, nor shown to somebody else', async () => {
+test('a notice cannot be forged, nor shown to another account', async () => {
   const html = async (path: string, as = 'boss') =>
     (await opened.get(path, { as, headers: { Accept: 'text/html' } })).text();
   assert.doesNotMatch(await html('/items?notice=%3Cb%3Eforged%3C%2Fb%3E'), /forged|class="notice"/);

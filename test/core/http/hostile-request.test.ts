@@ -62,7 +62,7 @@ test('what is too long has a status of its own', async () => {
   assert.equal(statusOf(await get(`/items/${'a'.repeat(4000)}`)), 400);
 });
 
-test('no second request can be hidden behind a first', async () => {
+test('no second request can be hidden after a first', async () => {
   const hidden = 'GET /secret HTTP/1.1\r\nHost: localhost\r\n\r\n';
   const requests: Readonly<Record<string, readonly [headers: readonly string[], body: string]>> = {
     'length and chunked': [['Content-Length: 5', 'Transfer-Encoding: chunked'], `0\r\n\r\n${hidden}`],
@@ -115,7 +115,7 @@ test('a head or a body that does not come in time is 408', async () => {
   assert.deepEqual(slow.map(statusOf), [408, 408]);
 });
 
-test('what nobody serves is refused by its method, and forwarded addresses are not believed', async () => {
+test('an unknown method is refused, and forwarded addresses are not believed', async () => {
   assert.ok([400, 405].includes(statusOf(await rawRequest(opened.port, 'TRACE', '/items', [authorization]))));
   await get('/open', ['X-Forwarded-For: 203.0.113.9', 'Forwarded: for=203.0.113.9']);
   assert.ok(opened.log.every((line) => !JSON.stringify(line).includes('203.0.113.9')));

@@ -102,7 +102,7 @@ suite('Idempotency-Key', () => {
     assert.deepEqual(done, ['a', 'b']);
   });
 
-  test('a raw body is told from another one by its bytes', async (t) => {
+  test('raw bodies are compared by their bytes', async (t) => {
     const { post, done } = await openWork(t);
     const headers = { 'Content-Type': 'message/rfc822' };
     assert.equal((await post('x'.repeat(90_000), 'key', { headers })).status, 202);
@@ -119,7 +119,7 @@ suite('Idempotency-Key', () => {
     assert.deepEqual(done, ['a', 'b']);
   });
 
-  test('while the first request is still running a second one is told so', async (t) => {
+  test('while the first request is still running a second one is refused', async (t) => {
     const { post, done, hold } = await openWork(t);
     const release = hold();
     const running = post('{"word":"a"}', 'key');

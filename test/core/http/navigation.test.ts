@@ -6,7 +6,7 @@ const admin = { username: 'anna', role: 'admin' } as const;
 const link = (title: string, order: number) =>
   ({ title, href: `/${title.toLowerCase()}`, order, role: 'read' }) as const;
 
-test('pages of the site stand behind those of the server, each side by order, then by title', () => {
+test('pages of the site come after those of the server, each by order, then by title', () => {
   const navigation = new Navigation();
   navigation.add('webhook', link('Webhook', 1), 'site');
   navigation.add('config', link('Audit', 95), 'server');
@@ -35,4 +35,36 @@ test('the link of the page that one is on is the current one, the most precise o
     ['Dead'],
     [],
   ]);
+});
+
+test('a link is the current one on all pages of its section', () => {
+  const navigation = new Navigation();
+  navigation.add('a', { ...link('Queue', 1), href: '/queue/list', section: '/queue' }, 'server');
+  navigation.add('a', { ...link('Routes', 1), href: '/queue/routes' }, 'server');
+  const current = (path: string) => navigation.show(path, admin).find((one) => one.current)?.title;
+  assert.deepEqual(['/queue/list', '/queue/7', '/queue/routes/x', '/other'].map(current), [
+    'Queue',
+    'Queue',
+    'Routes',
+    undefined,
+  ]);
+});
+
+test('links of the server have the heading that they name, those of the site are below Site', () => {
+  const navigation = new Navigation();
+  navigation.add('a', link('Overview', 0), 'server');
+  navigation.add('a', { ...link('Queue', 1), group: 'Delivery' }, 'server');
+  navigation.add('b', link('Words', 1), 'site');
+  navigation.add('b', { ...link('Rules', 2), group: 'Delivery' }, 'site');
+  assert.deepEqual(
+    navigation.show('/', admin).map(({ title, group }) => [title, group]),
+    [
+      ['Overview', ''],
+      ['Queue', 'Delivery'],
+      ['Words', 'Site'],
+      ['Rules', 'Delivery'],
+    ],
+  );
+  const wrong = { ...link('Odd', 1), group: 'Odd' } as never;
+  assert.throws(() => navigation.add('b', wrong, 'site'), /group must be one of Mail, Delivery, Server, Admin/);
 });

@@ -26,7 +26,7 @@ test('an address with a slash too many leads to the one without, by the same met
   assert.equal(await led('//evil.example/'), '404 null');
 });
 
-test('who has not signed in is not told what exists, but for what is public', async () => {
+test('a client that is not signed in learns only of public pages', async () => {
   assert.equal(await led('/items/', { as: null }), '401 null');
   assert.equal(await led('/nothing/', { as: null }), '401 null');
   assert.equal(await led('/open/', { as: null }), '308 /open');

@@ -41,7 +41,7 @@ describe('a representation is chosen by Accept', () => {
     assert.equal(negotiate(['bytes'], 'bytes', { accept: 'image/png', format: undefined, htmx: false }), 'bytes');
   });
 
-  test('an error is a page only for somebody who named pages', () => {
+  test('an error is a page only for clients that accept pages', () => {
     assert.deepEqual([browser, '*/*', '', 'application/json', 'text/*'].map(prefersHtml), [
       true,
       false,

@@ -78,7 +78,7 @@ suite('composing', () => {
     );
   });
 
-  test('nothing that was not given stands in the header', async () => {
+  test('the header has only what was given', async () => {
     const { header } = readStructure(await compose({}));
     const names = header.fields.map(({ key }) => key).sort();
     assert.deepEqual(names, [

@@ -45,7 +45,7 @@ suite('transfer encodings', () => {
     for (const [written, read] of cases) assert.equal(decode(written, 'quoted-printable'), read);
   });
 
-  test('quoted-printable never throws, and its size is told right', () => {
+  test('quoted-printable never throws, and its computed size is right', () => {
     const piece = fc.constantFrom('=', ' ', '\r\n', '\n', '\r', '=3D', '=4', 'x', '\t', '\0');
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 60 }), (pieces) => {

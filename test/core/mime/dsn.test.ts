@@ -131,7 +131,7 @@ describe('a notice, as another reader reads it', () => {
     assert.ok(dsn.text.split(/\r?\n/).every((line) => line.length <= 78));
   });
 
-  test('lets nothing that others said begin a line of its own', () => {
+  test('lets no text of others begin a line', () => {
     assert.doesNotMatch(composeDsn(input).toString(), /^X-Evil/m);
     assert.ok(!header.has('x-evil'));
   });
@@ -187,7 +187,7 @@ describe('a notice about international mail (RFC 6533)', () => {
   describe('to an address that needs SMTPUTF8', () => {
     const text = composeDsn({ ...about, to: 'jürgen@example.org' }).toString();
 
-    test('holds addresses and replies as they are, in a report of its own kind', () => {
+    test('holds addresses and replies unchanged, in an internationalized report', () => {
       assert.match(text, /^Content-Type: multipart\/report; report-type=delivery-status;/m);
       assert.match(text, /^Content-Type: message\/global-delivery-status\r\n.*\r\nContent-Transfer-Encoding: 8bit\r$/m);
       assert.match(text, /^Original-Recipient: utf-8; 用户=x@example\.net\r$/m);

@@ -4,7 +4,7 @@ import { messageIdOf } from '../../../core/mime/header.js';
 
 const of = (...lines: readonly string[]): string | undefined => messageIdOf(Buffer.from(lines.join('\r\n')));
 
-test('the Message-ID is found wherever it stands in the header, folded or not', () => {
+test('the Message-ID is found anywhere in the header, folded or not', () => {
   assert.equal(of('Message-ID: <a@b.example>', 'Subject: x', '', 'body'), '<a@b.example>');
   assert.equal(of('Subject: x', 'message-id:<a@b.example>', '', 'body'), '<a@b.example>');
   assert.equal(of('Subject: x', 'Message-Id :', ' <a@b.example>', '', 'body'), '<a@b.example>');

@@ -78,7 +78,7 @@ suite('the MIME tree', () => {
     assert.deepEqual(outline(lines('Content-Type: nonsense', '', 'x')), ['1 application/octet-stream']);
   });
 
-  test('missing end boundaries, empty parts and blanks behind boundaries are tolerated', () => {
+  test('missing end boundaries, empty parts and blanks after boundaries are tolerated', () => {
     const bytes = lines('Content-Type: multipart/mixed; boundary=b', '', '--b  ', '', 'one', '--b', '--b', '', 'three');
     assert.deepEqual(bodies(bytes), ['one', '', 'three\r\n']);
   });

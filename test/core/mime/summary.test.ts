@@ -32,7 +32,7 @@ suite('the summary of a message', () => {
     assert.equal(summary(`Content-Type: text/html; charset=utf-8\r\n\r\n${html}`).snippet, 'Hi & bye €');
   });
 
-  test('sees attachments, and suspects them behind what was not read', () => {
+  test('sees attachments, and assumes them after what was not read', () => {
     const mixed = 'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n';
     assert.equal(summary(mixed).hasAttachments, false);
     assert.equal(summary(mixed, 1_000_000).hasAttachments, true);

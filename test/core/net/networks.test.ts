@@ -31,7 +31,7 @@ describe('a set of networks', () => {
     test(`does not have ${JSON.stringify(ip)}`, () => assert.equal(networks.has(ip), false));
   }
 
-  test('of nothing has nobody', () => {
+  test('of an empty text has no addresses', () => {
     assert.equal(parseNetworks([]).has('127.0.0.1'), false);
   });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import { problem } from '../../../core/problem.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';
 import { deliveryOf } from './delivery-fixture.js';
@@ -61,7 +61,7 @@ function workOf({ one, two, retry, bounce }: Work) {
 }
 
 describe('whatever targets do', () => {
-  test('over SMTP everybody has the message exactly when the client is told yes', async () => {
+  test('over SMTP all recipients have the message exactly when the client gets 250', async () => {
     let taken = 0;
     await fc.assert(
       fc.asyncProperty(anyWork, async (given) => {
@@ -78,7 +78,7 @@ describe('whatever targets do', () => {
     assert.ok(taken > 300, `only ${taken} were taken`);
   });
 
-  test('over LMTP everybody has the message whose own answer is yes, and nobody else', async () => {
+  test('over LMTP exactly the recipients with a 250 have the message', async () => {
     await fc.assert(
       fc.asyncProperty(anyWork, async (given) => {
         const work = workOf(given);

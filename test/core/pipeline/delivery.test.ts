@@ -32,7 +32,7 @@ describe('a message for several targets', () => {
     });
   }
 
-  test('is told to the watchers for each recipient', async () => {
+  test('is emitted to the watchers for each recipient', async () => {
     const work = deliveryOf({ one: {}, two: {} });
     await work.deliver(['a@one', 'b@two']);
     await turn();
@@ -77,7 +77,7 @@ describe('a message for several targets', () => {
     });
   }
 
-  test('is refused for good only when no failure is temporary', async () => {
+  test('is refused permanently only when no failure is temporary', async () => {
     const permanent = { step: 'body', error: problem('forbidden', 'No') } as const;
     const temporary = { step: 'body', error: problem('mailbox-full') } as const;
     const one = deliveryOf({ one: { fails: permanent }, two: {} });
@@ -86,7 +86,7 @@ describe('a message for several targets', () => {
     assert.equal((await both.deliver(['a@one', 'b@two'])).summary.code, 452);
   });
 
-  test('is taken back as a whole when a target takes only some, for nobody would own the others', async () => {
+  test('is rolled back as a whole when a target accepts only some: the others would have no owner', async () => {
     for (const [outcome, code] of [
       [deferred(), 452],
       [refused(), 550],
@@ -120,7 +120,7 @@ describe('a message for several targets', () => {
     assert.deepEqual(work.events, ['delivered a@one', 'deferred b@two', 'bounced c@three']);
   });
 
-  test('is taken back when the owner of the others fails', async () => {
+  test('is rolled back when the owner of the others fails', async () => {
     for (const step of ['start', 'body', 'commit'] as const) {
       const work = deliveryOf({ one: {}, two: { outcome: deferred() }, retry: { fails: { step, error: oops } } });
       assert.equal((await work.deliver(['a@one', 'b@two'])).summary.code, 452);
@@ -137,7 +137,7 @@ describe('a message for several targets', () => {
     );
   });
 
-  test('for nobody but discarded recipients is 250 and goes nowhere', async () => {
+  test('with discarded recipients only is 250 and goes nowhere', async () => {
     const work = deliveryOf({ one: {} });
     assert.equal(summary(await work.deliver(['a@discard', 'b@discard'])), queued);
     assert.deepEqual(work.steps, []);
@@ -154,7 +154,7 @@ describe('a message for several targets', () => {
       [{ recipient: recipientOf('a@one'), outcome: 'delivered', reply: { code: 550, status: null, lines: ['No'] } }],
     ],
   ] as const) {
-    test(`whose target answers for ${why} is 451 and taken back`, async () => {
+    test(`whose target answers for ${why} is 451 and rolled back`, async () => {
       const work = deliveryOf({ one: { outcomes } });
       assert.equal(summary(await work.deliver(['a@one'])), local);
       assert.equal(work.fake('one').aborts, 1);
@@ -192,7 +192,7 @@ describe('a message over LMTP', () => {
 
 describe('a delivery that takes too long', () => {
   for (const step of ['start', 'body', 'commit'] as const satisfies readonly Step[]) {
-    test(`in ${step} is 451, and what the target does later is taken back`, async () => {
+    test(`in ${step} is 451, and what the target does later is revoked`, async () => {
       const work = deliveryOf({ one: {}, slow: { hangs: step } });
       const timeout = new DeliveryDeadline();
       const delivering = work.deliver(['a@one', 'b@slow'], 'mx', timeout);

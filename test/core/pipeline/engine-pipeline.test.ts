@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import type { Delivery, DeliveryTarget } from '../../../core/contracts/delivery-target.js';
+import type { Delivery, DeliveryTarget } from '../../../core/pipeline/delivery-target.js';
 import { Pipeline } from '../../../core/pipeline/pipeline.js';
 import { accept, next, reject, route } from '../../../core/pipeline/verdict.js';
 import { recordingLog, TestEngine } from '../smtp/server/test-engine.js';

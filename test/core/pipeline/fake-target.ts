@@ -1,4 +1,4 @@
-import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 

@@ -10,7 +10,7 @@ const upstream = reply(250, null, 'first line', '2.6.0 kept as 42');
 const delivered = (recipient: Recipient) => ({ recipient, outcome: 'delivered', reply: upstream }) as const;
 
 describe('a live target', () => {
-  test('comes behind the bodies of the others and in front of their commits', async () => {
+  test('comes after the bodies of the others and before their commits', async () => {
     const work = deliveryOf({ live: { live: true }, one: {}, two: {} });
     await work.deliver(['a@live', 'b@one', 'c@two']);
     assert.deepEqual(work.steps.slice(3), [
@@ -44,7 +44,7 @@ describe('a live target', () => {
     }
   });
 
-  test('that says later makes the whole message come again, and nobody has it', async () => {
+  test('that defers makes the client retry the whole message, and no recipient has it', async () => {
     const work = deliveryOf({ live: { live: true, outcome: deferred(450, '4.7.1', 'Later') }, one: {}, retry: {} });
     assert.equal(summary(await work.deliver(['a@live', 'b@one'])), '450 4.7.1 Later');
     assert.deepEqual(work.holders(), []);
@@ -62,7 +62,7 @@ describe('a live target', () => {
     assert.deepEqual(work.holders(), ['a@live', 'b@next']);
   });
 
-  test('that is lost behind the dot is 4yz, and nobody else has it', async () => {
+  test('that is lost after the dot is 4yz, and no other recipient has it', async () => {
     const lost = { step: 'commit', error: problem('unavailable', 'The connection was lost') } as const;
     const work = deliveryOf({ live: { live: true, fails: lost }, one: {} });
     assert.equal(summary(await work.deliver(['a@live', 'b@one'])), '451 4.3.2 The connection was lost');
@@ -86,7 +86,7 @@ describe('a live target', () => {
     }
   });
 
-  test('that refuses is the answer for all when nobody can bounce', async () => {
+  test('that refuses is the reply for all when no target can bounce', async () => {
     const work = deliveryOf({ live: { live: true, outcome: refused() }, one: {} });
     assert.equal(summary(await work.deliver(['a@live', 'b@one'])), '550 5.1.1 Unknown');
     assert.deepEqual(work.holders(), []);

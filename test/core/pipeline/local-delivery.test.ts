@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import type { DeliveryTarget } from '../../../core/contracts/delivery-target.js';
+import type { DeliveryTarget } from '../../../core/pipeline/delivery-target.js';
 import type { Spool } from '../../../core/spool/spool.js';
 import { openSpool } from '../../../core/spool/file-spool.js';
 import { parseAddress } from '../../../core/mime/address.js';
@@ -66,7 +66,7 @@ test('a parcel goes to the target of its hops, byte for byte, as a transaction t
   assert.deepEqual(delivered, ['anna@example.org']);
 });
 
-test('a parcel that fails is taken back, and one for a target that nobody has is told so', async (t) => {
+test('a parcel that fails is revoked, and one for an unknown target is refused', async (t) => {
   const { pipeline } = pipelineOf();
   const { target, aborts } = box(new Error('disk'));
   pipeline.deliverTo('site', 'box', target);

@@ -30,7 +30,7 @@ describe('hooks of a whole message', () => {
       }
     });
 
-    test(`discard it in stage ${stage}: the answer is yes, and nobody has it`, async () => {
+    test(`discard it in stage ${stage}: the reply is 250, and no recipient has it`, async () => {
       const work = deliveryOf({ one: {} });
       work.pipeline.on('site', stage, {}, () => discard('spam'));
       assert.equal(summary(await work.deliver(['a@one'])), queued);
@@ -158,14 +158,14 @@ describe('changes to the recipients', () => {
     assert.deepEqual(work.holders(), ['a@one', 'log@archive']);
   });
 
-  test('add one that nobody takes: 451, for the message would not be what the hook wants', async () => {
+  test('add one that no target accepts: 451, for the message would not be what the hook wants', async () => {
     const work = deliveryOf({ one: {} });
     work.pipeline.on('site', 'message', {}, () => change(addRecipient('log@archive')));
     assert.equal(summary(await work.deliver(['a@one'])), local);
     assert.deepEqual(work.steps, []);
   });
 
-  test('add one, and then all stand or fall together, over LMTP too', async () => {
+  test('add one, and then all succeed or fail together, over LMTP too', async () => {
     const work = deliveryOf({ one: {}, archive: { fails: { step: 'commit', error: problem('storage-full') } } });
     const hop = { target: 'archive', destination: 'all' };
     work.pipeline.on('site', 'message', {}, () => change({ ...addRecipient('log@archive'), hop }));

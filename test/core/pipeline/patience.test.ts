@@ -9,7 +9,7 @@ test('work that ends in time gives its value or its fault', async () => {
   timeout.end();
 });
 
-test('everybody who waits when timeout ends is told so, and who comes later at once', async () => {
+test('all who wait at the timeout are refused, and later callers at once', async () => {
   const timeout = new DeliveryDeadline();
   const never = new Promise(() => undefined);
   const waiting = [timeout.for(never), timeout.for(never)];

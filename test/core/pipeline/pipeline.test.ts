@@ -52,7 +52,7 @@ describe('a registration', () => {
 describe('a watcher', () => {
   const closed = { session, ms: 1, messages: 0 };
 
-  test('is told later, with what happened', async () => {
+  test('is emitted later, with the outcome', async () => {
     const { pipeline } = pipelineOf();
     const seen: unknown[] = [];
     const undo = pipeline.watch('site', 'closed', (event) => seen.push(event));
@@ -66,7 +66,7 @@ describe('a watcher', () => {
     assert.equal(seen.length, 1);
   });
 
-  test('that throws or rejects is logged and disturbs nobody', async () => {
+  test('that throws or rejects is logged and affects no other', async () => {
     const { pipeline, lines } = pipelineOf();
     let seen = 0;
     const failsLater: unknown = () => Promise.reject(new Error('oops'));
@@ -126,17 +126,17 @@ describe('an outcome', () => {
     target: 'relay',
   } as const;
 
-  test('is made only when somebody watches, and told later', async () => {
+  test('is made only when there is a watcher, and emitted later', async () => {
     const { pipeline } = pipelineOf();
     let made = 0;
     const make = () => {
       made += 1;
       return outcome;
     };
-    pipeline.tell('queue', make);
+    pipeline.emitOutcome('queue', make);
     const seen: unknown[] = [];
     pipeline.watch('site', 'outcome', (event) => seen.push(event));
-    pipeline.tell('queue', make);
+    pipeline.emitOutcome('queue', make);
     assert.deepEqual([made, seen], [1, []]);
     await turn();
     assert.deepEqual(seen, [outcome]);
@@ -145,7 +145,7 @@ describe('an outcome', () => {
   test('that cannot be made is logged', () => {
     const { pipeline, lines } = pipelineOf();
     pipeline.watch('site', 'outcome', () => undefined);
-    pipeline.tell('queue', () => {
+    pipeline.emitOutcome('queue', () => {
       throw new Error('oops');
     });
     assert.deepEqual(

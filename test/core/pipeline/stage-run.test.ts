@@ -113,7 +113,7 @@ describe('a hook that fails', () => {
     assert.deepEqual([description?.calls, description?.failures], [2, 2]);
   });
 
-  test('is told apart from one that says no by a problem', () => {
+  test('differs from a refusal by its problem', () => {
     const { pipeline, lines } = pipelineOf();
     hook(pipeline, 'rcptTo', () => {
       throw problem('forbidden');

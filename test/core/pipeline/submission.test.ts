@@ -67,7 +67,7 @@ async function refusal(promise: Promise<unknown>): Promise<Problem> {
 }
 
 suite('mail that is handed in from inside', () => {
-  test('is delivered by the targets that its recipients are routed to, for whoever hands it in', async (t) => {
+  test('is delivered by the targets that its recipients are routed to, for any submitter', async (t) => {
     const { submission, targets, spooled } = await opened(t);
     const { id, recipients } = await submission.submit(from);
     assert.deepEqual(
@@ -114,7 +114,7 @@ suite('mail that is handed in from inside', () => {
     assert.equal(targets[0].transaction?.repeatable, true);
   });
 
-  test('of refused recipients each is named, nobody gets it, and the content is not read', async (t) => {
+  test('each refused recipient is named, no one gets it, and the content is not read', async (t) => {
     const { submission, steps } = await opened(t);
     const recipients = ['bob@one', 'eve@nowhere', 'mal@nowhere'].map((text) => parseAddress(text));
     const unread = () => {
@@ -130,7 +130,7 @@ suite('mail that is handed in from inside', () => {
     assert.deepEqual(steps, []);
   });
 
-  test('is unavailable when all refusals are temporary, and invalid as soon as one is for good', async (t) => {
+  test('is unavailable when all refusals are temporary, and invalid as soon as one is permanent', async (t) => {
     const { submission, pipeline } = await opened(t);
     pipeline.on('full', 'rcptTo', { order: 'policy' }, ({ address }) =>
       address.domain === 'full' ? defer(452, '4.2.2', 'Mailbox full') : next(),
@@ -179,7 +179,7 @@ suite('mail that is handed in from inside', () => {
     assert.deepEqual(targets[1].holds, []);
   });
 
-  test('when a target fails, nobody has it, and it is unavailable without telling why', async (t) => {
+  test('when a target fails, no recipient has it, and the problem is unavailable without a cause', async (t) => {
     const fails = { step: 'commit', error: new Error('ENOSPC /srv/secret') } as const;
     const { submission, targets, spooled } = await opened(t, { fails });
     const { problem, message: sentence } = await refusal(submission.submit(from));
@@ -192,7 +192,7 @@ suite('mail that is handed in from inside', () => {
     assert.deepEqual(await spooled(), []);
   });
 
-  test('content that breaks off leaves nothing behind', async (t) => {
+  test('content that breaks off leaves no file', async (t) => {
     const { submission, steps, spooled } = await opened(t);
     async function* broken() {
       yield Buffer.from('Subject: x\r\n');

@@ -36,7 +36,7 @@ async function delivered(fixture: SpoolFixture, name: string, spool = fixture.sp
 
 const spoolIsEmpty = async (fixture: SpoolFixture) => assert.deepEqual(await readdir(join(fixture.root, 'spool')), []);
 
-test('a logged message is visible at once, without an fsync of its own', async (t) => {
+test('a logged message is visible at once, without a separate fsync', async (t) => {
   const fixture = await openFixture(t, { ...log, maxSegments: 1 });
   await delivered(fixture, 'first');
   await until('the list of segments', () => {

@@ -68,7 +68,7 @@ describe('a server that stalls at messages', () => {
     assert.equal(isDead(dead), false);
   });
 
-  test('is told of without a doubt: what was not sent cannot be there', () => {
+  test('is reported as not sent, without doubt', () => {
     const { dead, stall } = deadHosts();
     stall('abc');
     const failure = dead.get(server, { uid: 'z', ...usual });

@@ -14,7 +14,7 @@ async function opened(test: Ending) {
   return { file, clock, open, controls: await open() };
 }
 
-test('what is said of a destination is kept, by whom and when, and survives a restart', async (t) => {
+test('the reason of a suspension is kept, with account and time, and survives a restart', async (t) => {
   const { clock, open, controls } = await opened(t);
   const until = clock.now() + 60_000;
   await controls.set('Slow.Example', { suspendedUntil: until, reason: 'they asked' }, 'ann');
@@ -46,7 +46,7 @@ test('a suspension lapses with its reason, limits stay', async (t) => {
   );
 });
 
-test('a suspension without an end holds through a restart until it is taken back', async (t) => {
+test('a suspension without an end survives a restart until it is revoked', async (t) => {
   const { clock, open, controls } = await opened(t);
   await controls.set('a.example', { suspendedUntil: Infinity }, null);
   clock.advance(1e9);
@@ -56,7 +56,7 @@ test('a suspension without an end holds through a restart until it is taken back
   assert.equal((await open()).get('a.example'), undefined);
 });
 
-test('who listens is told which destination has changed, until he has heard enough', async (t) => {
+test('a listener gets the changed destination until it unsubscribes', async (t) => {
   const { controls } = await opened(t);
   const heard: string[] = [];
   const undo = controls.onChange((destination) => heard.push(destination));

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { dkimVerify } from 'mailauth/lib/dkim/verify.js';
-import { DkimSigner } from '../../../plugins/client-queue/delivery/outgoing-message.js';
+import { DkimSigner } from '../../../plugins/client-queue/delivery/dkim.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { outboundFixture } from './outbound-fixture.js';

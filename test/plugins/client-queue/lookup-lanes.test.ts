@@ -30,7 +30,7 @@ const names = (what: string, count: number): readonly string[] =>
 
 test('lookups that hang leave their places to others, and are bounded themselves', async () => {
   const { lanes, begun, end, most, open } = hangingLanes();
-  for (const name of names('dead', 3000)) lanes.ask(name, false);
+  for (const name of names('dead', 3000)) lanes.add(name, false);
   assert.equal(begun.length, 200);
   await pause(quickLookupMs + 200);
   assert.equal(begun.length, 400);
@@ -48,30 +48,30 @@ test('lookups that hang leave their places to others, and are bounded themselves
 
 test('the oldest and the newest are looked up in turn', async () => {
   const { lanes, begun, end } = hangingLanes();
-  for (const name of names('first', 200)) lanes.ask(name, false);
-  for (const name of names('next', 4)) lanes.ask(name, false);
+  for (const name of names('first', 200)) lanes.add(name, false);
+  for (const name of names('next', 4)) lanes.add(name, false);
   for (const name of names('first', 4)) await end(name);
   assert.deepEqual(begun.slice(200), ['next0', 'next3', 'next1', 'next2']);
 });
 
 test('those who hung the last time have places of their own', async () => {
   const { lanes, begun, end } = hangingLanes();
-  for (const name of names('suspect', 500)) lanes.ask(name, true);
+  for (const name of names('suspect', 500)) lanes.add(name, true);
   assert.equal(begun.length, 100);
-  lanes.ask('alive', false);
+  lanes.add('alive', false);
   assert.equal(begun.at(-1), 'alive');
   await end('suspect0');
   assert.equal(begun.length, 102);
 });
 
-test('nobody is looked up twice at a time', async () => {
+test('no destination is looked up twice at a time', async () => {
   const { lanes, begun, end } = hangingLanes();
-  lanes.ask('a', false);
-  lanes.ask('a', true);
+  lanes.add('a', false);
+  lanes.add('a', true);
   assert.deepEqual(begun, ['a']);
   assert.equal(lanes.has('a'), true);
   await end('a');
   assert.equal(lanes.has('a'), false);
-  lanes.ask('a', false);
+  lanes.add('a', false);
   assert.deepEqual(begun, ['a', 'a']);
 });

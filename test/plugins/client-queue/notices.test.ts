@@ -72,7 +72,7 @@ describe('the sender of mail that failed', () => {
     },
   );
 
-  test('is told what he asked for: nothing, or of some alone', async (t) => {
+  test('gets the notices that it asked for: none, or some', async (t) => {
     const fixture = await refusing(t);
     const at = (address: string, notify: readonly ('never' | 'failure' | 'success')[]) => ({
       address,
@@ -132,7 +132,7 @@ describe('the sender of mail that failed', () => {
     ['wants no automatic answers', 'X-Auto-Response-Suppress: All', 'anna@example.org'],
     ['is a mailer daemon', 'X-Nothing: else', 'MAILER-DAEMON@example.org'],
   ] as const) {
-    test(`is not told when it ${title}`, async (t) => {
+    test(`is not emitted when it ${title}`, async (t) => {
       const fixture = await refusing(t);
       const entry = await fixture.told({ to: ['a@one.example'], sender, text: `hello\r\n${header}` });
       assert.equal(entry.state, 'bounced');
@@ -157,7 +157,7 @@ describe('what cannot be told to anybody', () => {
     assert.match(entry.hold ?? '', /mail loop: it has been here 4 times/);
   });
 
-  test('a notice that nobody takes is held under its own uid', async (t) => {
+  test('a notice that no server accepts is held under its own uid', async (t) => {
     let tries = 0;
     const fixture = await refusing(t, {
       submit: ({ hop }) => {
@@ -204,7 +204,7 @@ test('notices that cannot be sent now keep no other sender waiting', async (t) =
   assert.equal((await fixture.queue.notices(1000)).length, 450);
 });
 
-test('success is told where it was asked for, and the next server does not tell it itself', async (t) => {
+test('success is reported where requested, unless the next server does it', async (t) => {
   const deaf = await SmtpSink.start(t, { capabilities: ['PIPELINING'] });
   const fixture = await outboundFixture(t, { options: { port: deaf.port } });
   const wish = { notify: ['success'] as const, originalRecipient: 'rfc822;Ann+2Bx@one.example' };

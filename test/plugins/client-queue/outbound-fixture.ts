@@ -8,7 +8,7 @@ import { openSpool } from '../../../core/spool/file-spool.js';
 import type { FoundHops, HopFinder, HopSearch } from '../../../core/dns/next-hop.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
-import type { ClientDeadlines } from '../../../core/smtp/client/destination.js';
+import type { ClientDeadlines } from '../../../core/smtp/client/remote-server.js';
 import { openDestinationControls } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Outbound, OutboundSettings } from '../../../plugins/client-queue/delivery/outbound.js';

@@ -71,7 +71,7 @@ describe('a server that behaves so', () => {
     });
   }
 
-  test('loses the connection behind the dot: it is tried again, and the attempt says that it may be there', async (t) => {
+  test('loses the connection after the dot: it is tried again, and the attempt says that it may have arrived', async (t) => {
     const { delivered } = await withSink(t, { steps: { dot: { reset: true } } });
     const [attempt] = (await delivered({ to: ['bob@sink.example'] })).history;
     assert.deepEqual([attempt?.outcome, attempt?.possibleDuplicate], ['lost', true]);
@@ -124,7 +124,7 @@ describe('several servers of a domain', () => {
     assert.equal(second.state, 'delivered');
   });
 
-  test('a no in the greeting is for good only when all say so', async (t) => {
+  test('a refusal in the greeting is permanent only when all servers refuse', async (t) => {
     const port = await freePort();
     await SmtpSink.start(t, { steps: { greeting: '554 5.3.2 Not I' } }, port);
     const hops = { 'sink.example': ['127.0.0.1', '127.0.0.9'] };
@@ -132,7 +132,7 @@ describe('several servers of a domain', () => {
     assert.equal((await fixture.delivered({ to: ['bob@sink.example'] })).state, 'deferred');
   });
 
-  test('a no in the greeting of all of many servers is for good', async (t) => {
+  test('a refusal in the greeting of all of many servers is permanent', async (t) => {
     const port = await freePort();
     await SmtpSink.start(t, { steps: { greeting: '554 5.3.2 Not I' } }, port);
     const hops = { 'sink.example': ['127.0.0.1', '127.0.0.1', '127.0.0.1', '127.0.0.1'] };
@@ -142,7 +142,7 @@ describe('several servers of a domain', () => {
     ]);
   });
 
-  test('nobody there: deferred with what was found, and the next message costs no call', async (t) => {
+  test('no server there: deferred with the cause, and the next message costs no call', async (t) => {
     const port = await freePort();
     const fixture = await outboundFixture(t, { options: { port } });
     const entry = await fixture.delivered({ to: ['bob@sink.example'] });
@@ -192,7 +192,7 @@ describe('several servers of a domain', () => {
     );
   });
 
-  test('a domain that takes no mail is for good, and one that cannot be asked for is not', async (t) => {
+  test('a domain that takes no mail is a permanent failure, a failed lookup a temporary one', async (t) => {
     const no = (permanent: boolean, code: number, status: string) =>
       ({ outcome: 'failed', reason: permanent ? 'null-mx' : 'dns', code, status, text: 'No', permanent }) as const;
     const hops = { 'null.example': no(true, 556, '5.1.10'), 'lost.example': no(false, 451, '4.4.3') };
@@ -246,7 +246,7 @@ test('messages share connections', async (t) => {
   assert.ok(sink.connections <= 2, `${sink.connections} connections`);
 });
 
-test('LMTP: each recipient has its answer behind the dot', async (t) => {
+test('LMTP: each recipient has its own reply after the dot', async (t) => {
   const sink = await SmtpSink.start(t, {
     protocol: 'lmtp',
     steps: { dot: [undefined, '550 5.1.1 No', '452 4.2.2 Full'] },
@@ -261,7 +261,7 @@ test('LMTP: each recipient has its answer behind the dot', async (t) => {
   );
 });
 
-test('a suspended destination waits, others go, and it goes on when it is resumed', async (t) => {
+test('a suspended destination waits while others are sent, and continues when it is resumed', async (t) => {
   const fixture = await withSink(t);
   await fixture.controls.set('sink.example', { suspendedUntil: Infinity, reason: 'maintenance' }, 'ops');
   const held = await fixture.enqueue({ to: ['bob@sink.example'] });

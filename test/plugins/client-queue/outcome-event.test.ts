@@ -45,7 +45,7 @@ const watching = `
   });
 `;
 
-test('what another server answers is told once for each recipient and attempt, when it is on the disk', async (t) => {
+test('an outcome is emitted once for each recipient and attempt, when it is on the disk', async (t) => {
   const sink = await SmtpSink.start(t, {
     steps: {
       rcpt: ({ line }) => (/defer/.test(line) ? '450 4.2.0 Later' : /refuse/.test(line) ? '550 5.1.1 No' : undefined),
@@ -102,7 +102,7 @@ test('what another server answers is told once for each recipient and attempt, w
   );
 });
 
-test('who waits for a mailbox of this server is told of with that target', () => {
+test('the outcome of mail for a mailbox of this server names that target', () => {
   const accepted = newEntry(0, { envelopeId: 'mine' });
   const about: QueueOutcome = {
     uid: accepted.uid,

@@ -99,7 +99,7 @@ test('a stranger relays nothing, whatever the address; a user, a relay network a
   assert.equal(await ask(sessionOf()), 'relay');
 });
 
-test('what a target defers is queued for that target with its hop, and what it refuses is told to the sender', async (t) => {
+test('what a target defers is queued for that target with its hop, and a refusal goes to the sender', async (t) => {
   const refusals: Readonly<Record<string, readonly ['deferred' | 'refused', number, string]>> = {
     'b@local.example': ['deferred', 451, '4.2.0'],
     'c@local.example': ['refused', 550, '5.1.1'],
@@ -150,7 +150,7 @@ test('mail that a hook holds waits for an operator, and goes where it would have
   assert.equal(fixture.parcels[0]?.recipients[0]?.hop.target, 'box');
 });
 
-test('a recipient that a hook holds is routed when it is taken; one that nobody routes is refused', async (t) => {
+test('a recipient that a hook holds is routed when it is accepted; one without a route is refused', async (t) => {
   const fixture = await pipelineWithQueue(t);
   fixture.pipeline.on('site', 'rcptTo', { order: 'first' }, () => hold('new sender'));
   assert.equal((await fixture.deliver(['a@local.example'])).summary.code, 250);
@@ -159,7 +159,7 @@ test('a recipient that a hook holds is routed when it is taken; one that nobody 
   assert.deepEqual([summary.code, summary.status], [550, '5.7.1']);
 });
 
-test('whoever wants to hear that local mail has come gets it through the queue, and hears of it', async (t) => {
+test('a request for a notice of local delivery goes through the queue, and is answered', async (t) => {
   const fixture = await pipelineWithQueue(t);
   const transaction = transactionOf([]);
   const address = parseAddress('a@local.example');
@@ -175,7 +175,7 @@ test('whoever wants to hear that local mail has come gets it through the queue, 
   assert.equal(fixture.submissions.length, 1);
 });
 
-test('a full queue is told with 452, and leaves nothing', async (t) => {
+test('a full queue answers 452, and leaves nothing', async (t) => {
   const fixture = await pipelineWithQueue(t);
   const full = { ...fixture.queue, prepare: () => Promise.reject(problem('unavailable')) };
   const targets = queueTargets({

@@ -11,7 +11,7 @@ import { newEntry } from '../../support/queue-entries.js';
 
 const nobody = (): never => assert.fail('nobody sends it');
 
-test('who gets a connection so late that the message may be with another by then does not send it', async () => {
+test('a lease that gets its connection too late does not send', async () => {
   const clock = new HandClock();
   const server = {
     address: '192.0.2.1',

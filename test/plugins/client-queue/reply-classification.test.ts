@@ -31,7 +31,7 @@ describe('the first digit decides', () => {
     assert.equal(short(552, '5.3.4 Message too big', 'mail'), 'bounce capacity');
   });
 
-  test('what is said before the mail is named is for good at most for the greeting, and a refused sign-in never', () => {
+  test('a refusal before MAIL is permanent at most in the greeting, and never for a refused sign-in', () => {
     assert.equal(short(554, 'No mail here', 'greeting').split(' ')[0], 'bounce');
     assert.equal(short(535, '5.7.8 Wrong password', 'auth').split(' ')[0], 'defer');
     assert.equal(short(502, 'No TLS', 'starttls').split(' ')[0], 'defer');
@@ -60,7 +60,7 @@ describe('rules say why', () => {
     test(`${code} ${text}: ${category}`, () => assert.equal(short(code, text).split(' ')[1], category));
   }
 
-  test('greylisting asks for a short pause, and a no for good for none', () => {
+  test('greylisting sets a short pause, a permanent refusal none', () => {
     assert.equal(explainReply(450, '4.2.0', 'Greylisted', 'rcpt').retryAfter, 300);
     assert.equal(explainReply(550, '5.2.2', 'Mailbox full', 'rcpt').retryAfter, null);
   });

@@ -19,7 +19,7 @@ test('chance moves a pause by its share and no further, to both sides', () => {
   assert.ok(pauses.some((one) => one < 290) && pauses.some((one) => one > 310));
 });
 
-test('a wish to come back soon is heard three times, a wish to come later always', () => {
+test('a short pause of a reply rule counts three times, a longer one always', () => {
   assert.deepEqual(
     [1, 2, 3, 4].map((attempts) => seconds(attempts, 60)),
     [60, 60, 60, 2400],

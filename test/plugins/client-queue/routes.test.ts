@@ -113,7 +113,7 @@ test('below /client', async (t) => {
     assert.equal(sink.messages.at(-1)?.text.toString(), 'Subject: Raw\r\n\r\n.dot\r\n');
   });
 
-  await t.test('JSON5 is taken, and what is wrong in it is told with its place', async () => {
+  await t.test('JSON5 is accepted, and an error names its line', async () => {
     const json5 = (body: string) => ({ headers: { 'Content-Type': 'application/json5' }, body });
     const right = `{ route: 'sink', envelopes: [{ mail: '', rcpt: ['bob@sink.example'], text: 'x', }] } // a comment`;
     assert.equal((await fixture.call(SessionAnswer, '/client/send', json5(right))).outcome, 'delivered');
@@ -234,7 +234,7 @@ test('below /client', async (t) => {
     await fixture.call(MutationAnswer, '/client/queue/delete', { json: { uid } });
   });
 
-  await t.test('the list filters, counts, and goes on by cursor', async () => {
+  await t.test('the list filters, counts, and continues by cursor', async () => {
     const uids = [];
     for (const name of ['t450a', 't450b', 't451c']) uids.push(await fixture.queue(`${name}@sink.example`));
     for (const uid of uids) await fixture.until(uid, 'deferred');
@@ -366,7 +366,7 @@ test('below /client', async (t) => {
     },
   );
 
-  await t.test('who opens an address that is for POST is told so, and shown to the queue', async () => {
+  await t.test('a GET of an address that is for POST says so, and links to the queue', async () => {
     for (const path of ['/client/queue', '/client/queue/retry', '/client/queue/quarantine/none/queue']) {
       const { status, text } = await server.admin.request(path);
       assert.equal(status, 405);

@@ -98,7 +98,7 @@ const answered: AttemptResult = {
   servers: 'answered',
 };
 
-test('what was fetched while its site was suspended is given back, and not tried', async () => {
+test('what was fetched while its site was suspended is returned, and not tried', async () => {
   const leases = leasesOf(1);
   const { asked, settled, give, control } = scheduled({ leases });
   assert.equal(asked[0]?.sites?.room('site:mx'), 5);
@@ -111,7 +111,7 @@ for (const [title, limit] of [
   ['is suspended', { suspendedUntil: Infinity }],
   ['may have no connection any more', { maxConnections: 0 }],
 ] as const) {
-  test(`what waits for a connection is given back when its site ${title}`, async () => {
+  test(`what waits for a connection is returned when its site ${title}`, async () => {
     const { settled, give, control } = scheduled({ leases: leasesOf(7), attempt: () => new Promise(() => undefined) });
     await give();
     assert.deepEqual(settled, []);
@@ -124,7 +124,7 @@ for (const [title, limit] of [
   });
 }
 
-test('what has waited long for a connection is given back, for its lease would not last', async () => {
+test('a lease that waited long for a connection is returned', async () => {
   const began: string[] = [];
   const ends: (() => void)[] = [];
   const leases = leasesOf(7);
@@ -137,12 +137,12 @@ test('what has waited long for a connection is given back, for its lease would n
   });
   await give();
   clock.advance(299);
-  scheduler.giveBackOverdue();
+  scheduler.returnOverdue();
   ends[0]?.();
   await setImmediate();
   assert.equal(began.length, 7, 'five, and two more when one has ended');
   clock.advance(1);
-  scheduler.giveBackOverdue();
+  scheduler.returnOverdue();
   assert.deepEqual(
     settled.map(({ verdicts }) => verdicts),
     [1],

@@ -138,7 +138,7 @@ describe('a host that takes messages is not left alone', () => {
     for (let nth = 0; nth < 4; nth += 1) assert.equal((await next([domain, domain])).called, true);
   });
 
-  test('who accepts no recipient and leaves has not been given a message', async (t) => {
+  test('a server that accepts no recipient and leaves has no message', async (t) => {
     const { next } = await hostFixture(t, { rcpt: '550 5.1.1 No such user', data: lost });
     for (let nth = 0; nth < 4; nth += 1) assert.equal((await next()).called, true);
   });

@@ -27,7 +27,7 @@ const lines = (entries: readonly AuditEntry[]): string => entries.map((one) => `
 const range = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => entry(from + index));
 const ids = (items: readonly AuditEntry[]) => items.map(({ requestId }) => Number(requestId.slice('request-'.length)));
 
-test('entries come newest first, over all files, and a cursor goes on where the page ended', async (t) => {
+test('entries come newest first, over all files, and a cursor continues where the page ended', async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(auditPath(folder, 1), lines(range(0, 10)));
   await writeFile(auditPath(folder, 0), lines(range(10, 25)));

@@ -182,7 +182,7 @@ suite('sync from a folder', () => {
     assert.equal((await statusOf()).state, 'ok');
   });
 
-  test('what the server refuses when it is its turn is taken back, on disk as well', async () => {
+  test('a change that the server refuses is revoked, on disk as well', async () => {
     const { port } = server.server.app.http.address();
     const sync = `plugins: { config: { sync: ${folderSync} } }, sitePlugins: ['./bucket.mjs']`;
     await writeFile(central('base.json5'), `{ smtp: { listeners: ${freeListeners}, limits: { recipients: 5 } } }`);

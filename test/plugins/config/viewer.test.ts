@@ -47,7 +47,7 @@ test('a secret cannot be found by searching for it', () => {
   assert.equal(found.total, 1);
 });
 
-test('keys stand in the sections of the file', () => {
+test('keys are in the sections of the file', () => {
   const { sections } = viewer(configuration, '', 'all');
   assert.deepEqual(
     sections.map(({ name, items }) => [name, items.map(({ key }) => key)]),

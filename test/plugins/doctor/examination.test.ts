@@ -55,7 +55,7 @@ describe('an examination', { concurrency: 4 }, () => {
     );
   });
 
-  test('a check that throws, or never ends, is a problem of its own; the others are reported', async (t) => {
+  test('a check that throws, or never ends, is reported as a problem beside the others', async (t) => {
     const examined = await withPlugin(
       t,
       `{ group: 'Mail', name: 'thrower', run() { throw new TypeError('password: geheim') } },
@@ -134,7 +134,7 @@ describe('an examination', { concurrency: 4 }, () => {
     assert.match(await look({ POSTERN_ADMIN_PASSWORD: 'x7!fq9-oRm2-Lk81' }), /^ok: 1 account/);
   });
 
-  test('a file of its own that everybody may read is no place for a secret', async (t) => {
+  test('a secret file that everybody may read is refused', async (t) => {
     const folder = await temporaryFolder(t);
     const place = join(folder, 'password');
     await writeFile(place, 'x7!fq9-oRm2-Lk81', { mode: 0o640 });

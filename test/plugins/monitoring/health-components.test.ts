@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import type { Clock } from '../../../core/clock.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
-import { HealthRegistry, type HealthReport } from '../../../core/host/health.js';
+import type { HealthReport } from '../../../core/contracts/health.js';
+import { HealthRegistry } from '../../../core/host/health.js';
 import {
   DiskSpace,
   EventLoop,

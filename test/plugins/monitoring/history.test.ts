@@ -141,7 +141,7 @@ test('each series of the charts has a name of its own and its PromQL', () => {
     for (const { promql } of series) assert.match(promql, /^(?:sum|histogram_quantile)\(/);
 });
 
-test('charts of a queue are there once somebody counts it', async () => {
+test('charts of a queue appear once it is counted', async () => {
   let families: readonly MetricFamily[] = [];
   let now = 0;
   const clock = { now: () => now, monotonic: () => now };

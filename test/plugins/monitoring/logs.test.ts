@@ -211,7 +211,7 @@ test('many lines around many matches come in parts, and each match in one of the
   );
 });
 
-test('a line in which a word stands a thousand times is marked at the first of them', () => {
+test('a line with a word a thousand times is marked at the first of them', () => {
   const text = 'x.'.repeat(4000);
   const cut = segments(text, ['x']);
   assert.equal(cut.map((segment) => segment.text).join(''), text);

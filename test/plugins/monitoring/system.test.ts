@@ -178,7 +178,7 @@ async function openDumps(t: TestContext, given: Partial<HeapDumpsInput> = {}) {
   return { folder, dumps };
 }
 
-test('one dump at a time, kept to its number, readable by nobody else', async (t) => {
+test('one dump at a time, kept to its number, readable by its owner alone', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   const post = (): Promise<Response> => site.get('/system/heapdump', { method: 'POST' });
   const answers = await Promise.all([post(), post(), post(), post()]);
@@ -222,7 +222,7 @@ test('without room on the disk nothing is written', async (t) => {
   assert.deepEqual(await readdir(folder), []);
 });
 
-test('a dump that fails leaves nothing behind', async (t) => {
+test('a dump that fails leaves no file', async (t) => {
   const { dumps, folder } = await openDumps(t, {
     write: () => {
       throw new Error('no memory');

@@ -85,7 +85,7 @@ const mistakes: Readonly<Record<string, Subject & { readonly says: RegExp }>> = 
     ),
     says: /^error index\.js:4:11 Nobody catches this error: TypeError: too late$/,
   },
-  'a service that nobody provides': {
+  'a service that no plugin provides': {
     code: plugin("needs: { x: service('example.greylist') }, setup() {}"),
     says: /^error - Plugin subject needs example\.greylist, and no plugin that is switched on provides it\.$/,
   },

@@ -59,7 +59,7 @@ for (const call of ['mkdir', 'fsync'] as const) {
   });
 }
 
-test('a sibling that cannot be taken back is logged as a possible duplicate', async (t) => {
+test('a sibling that cannot be revoked is logged as a possible duplicate', async (t) => {
   const store = await openStore(t);
   const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
   await deliver(store, recipients);

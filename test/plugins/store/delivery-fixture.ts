@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../../core/clock.js';
-import type { DeliveryTarget, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { DeliveryTarget, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import { openSpool, type FileSpool } from '../../../core/spool/file-spool.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { WriteHealth } from '../../../core/spool/health.js';

@@ -90,7 +90,7 @@ test('an abort in the middle of a commit leaves nothing either', async (t) => {
   assert.equal((await inbox(store, 'bob@example.org')).size, 0);
 });
 
-test('an abort that cannot take a message back says so in the log', async (t) => {
+test('an abort that cannot revoke a message says so in the log', async (t) => {
   const store = await openStore(t);
   const recipients = [recipient('ann@example.org')];
   const message = await spooled(store.spool);

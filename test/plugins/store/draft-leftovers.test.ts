@@ -8,7 +8,7 @@ import { FaultyFiles } from '../../core/spool/faulty-files.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { ann, change, openDrafts } from './draft-fixture.js';
 
-test('what a killed process left of a draft goes at the next start, and what is not ours stays', async (t) => {
+test('leftovers of a killed process are removed at the next start, and foreign files stay', async (t) => {
   const data = await temporaryFolder(t);
   const folder = join(data, 'drafts');
   await mkdir(join(folder, 'a-folder'), { recursive: true });

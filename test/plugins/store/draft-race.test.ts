@@ -7,7 +7,7 @@ import { ann, change, openDrafts, upload } from './draft-fixture.js';
 const rounds = 30;
 
 suite('a draft that is saved again and again', () => {
-  test('is found by whoever reads it meanwhile, with its attachment', async (t) => {
+  test('is found by a reader in the meantime, with its attachment', async (t) => {
     const { drafts, shelf } = await openDrafts(t, await temporaryFolder(t));
     const { draftId } = await drafts.create(ann, change({ text: 'text 0' }));
     const { added } = await drafts.attach(ann, draftId, [upload('a', 'attached')]);

@@ -158,7 +158,7 @@ suite('drafts over HTTP', () => {
     assert.deepEqual([now.subject, now.text, now.attachments.length], ['s', 't', 1]);
   });
 
-  test('raw messages: what is empty, broken or too large is refused and leaves nothing behind', async () => {
+  test('raw messages: what is empty, broken or too large is refused and leaves no file', async () => {
     const raw = { 'Content-Type': 'message/rfc822' };
     const post = (body: string | Buffer, headers = raw) => admin.request(path, { body, headers });
     assert.equal((await post('')).status, 422);
@@ -261,7 +261,7 @@ suite('drafts over HTTP', () => {
     assert.ok(answers.every(({ status }) => status === 201 || status === 409));
   });
 
-  test('an unknown draft, a bad id and a mailbox that is not there are told apart', async () => {
+  test('an unknown draft, a bad id and a missing mailbox have different answers', async () => {
     assert.equal((await admin.request(`${path}/01m7xwjky6000bn568c1`)).status, 404);
     for (const malformed of ['not-an-id', '01M7XWJKY6000BN568C1', '%20']) {
       for (const method of ['GET', 'DELETE']) {
@@ -358,7 +358,7 @@ suite('drafts over HTTP', () => {
     assert.equal((await admin.request(place)).status, 404);
   });
 
-  test('nobody but the one who edits sees the ids of attachments', async () => {
+  test('only the editor sees the ids of attachments', async () => {
     const { draftId } = await create({ to: 'postmaster@localhost', subject: 'with files', text: 'see below' });
     const octets = { 'Content-Type': 'application/octet-stream' };
     for (const name of ['a.bin', 'b.bin']) {

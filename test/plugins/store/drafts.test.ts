@@ -63,7 +63,7 @@ suite('drafts on the disk', () => {
     assert.ok(Math.abs((await only()).length - size) < 20, 'nothing grows with each version');
   });
 
-  test('who has read another version is told so, and nothing changes', async (t) => {
+  test('a change based on another version is refused, and nothing changes', async (t) => {
     const { drafts } = await openDrafts(t, await temporaryFolder(t));
     const { draftId, tag } = await drafts.create(ann, change({ subject: 'one' }));
     const expected = (given: string) => given === tag;
@@ -287,7 +287,7 @@ suite('sending drafts', () => {
     assert.equal(handedIn.length, 1);
   });
 
-  test('who sends other words than those that were sent a moment ago is told so', async (t) => {
+  test('other content than was sent a moment ago is refused with a reason', async (t) => {
     const { drafts, sending, handedIn } = await openDrafts(t, await temporaryFolder(t));
     const { draftId, tag } = await drafts.create(ann, change({ to: 'bob@example.net' }));
     const send = (text: string) => {

@@ -82,7 +82,7 @@ suite('the HTML of a message', () => {
     assert.equal(safe(html).html, html);
   });
 
-  test('links open elsewhere, tell nobody, and are absolute', () => {
+  test('links open in a new tab, send no referrer, and are absolute', () => {
     assert.equal(
       safe('<a href="https://example.org/?a=1&amp;b=2" onclick="x()">x</a>').html,
       '<a href="https://example.org/?a=1&amp;b=2" target="_blank" rel="noopener noreferrer nofollow">x</a>',
@@ -92,7 +92,7 @@ suite('the HTML of a message', () => {
     }
   });
 
-  test('pictures of others are left out until asked for, and it is told', () => {
+  test('remote pictures are left out until requested, and the page says so', () => {
     const html = '<img src="http://t.example/p.gif" alt="P"><p style="background:url(http://t.example/b.gif)">x</p>';
     assert.deepEqual(safe(html), { html: '<img alt="P" /><p>x</p>', remoteRemoved: true });
     const remote = sanitiseHtml(html, { remote: true });

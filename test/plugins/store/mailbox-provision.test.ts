@@ -25,7 +25,7 @@ test('a user has one mailbox, in whatever letters it is asked for', async (t) =>
   assert.deepEqual(await readdir(join(mail, 'example.org')), ['anna']);
 });
 
-test('a mailbox that lies there in other letters is still reached by its own name, and nobody gets none', async (t) => {
+test('a mailbox folder in other letters is still found by its own name, and every user has one', async (t) => {
   const { maildirs, mail } = await openStore(t);
   const names = new MailboxNames(directory, new MailboxProvision(maildirs, directory, rememberingLog().log));
   await maildirs.ensure(parseMailboxName({ domain: 'example.org', user: 'Anna' }));

@@ -89,7 +89,7 @@ suite('a mailbox is removed', () => {
     assert.ok(survived > 0);
   });
 
-  test('without what lies beside it: another mailbox of the domain, and what is foreign aside', async (t) => {
+  test('without other mailboxes of the domain, and foreign files apart', async (t) => {
     const reading = await ReadingFixture.open(t);
     const other = join(reading.root, 'example.org', 'ben');
     await mkdir(join(other, 'cur'), { recursive: true });

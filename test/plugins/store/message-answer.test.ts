@@ -70,7 +70,7 @@ suite('a message is answered', () => {
     );
   });
 
-  test('a reply to all goes to everybody else, once, and not to whom the mailbox belongs', async () => {
+  test('a reply to all goes to everybody else, once, and not to the owner of the mailbox', async () => {
     const draft = await answer('reply-all', letter);
     assert.deepEqual(addresses(draft.to), ['ann@example.org']);
     assert.deepEqual(addresses(draft.cc), ['bob@example.net', 'cy@example.net']);
@@ -136,7 +136,7 @@ suite('a message is answered', () => {
     assert.ok(longest < 400, `the event loop stood still for ${longest} ms`);
   });
 
-  test('Reply-To is whom a reply goes to', async () => {
+  test('a reply goes to Reply-To', async () => {
     const text = lines(
       'From: list@example.org',
       'Reply-To: ann@example.org, bob@example.org',
@@ -150,7 +150,7 @@ suite('a message is answered', () => {
     assert.deepEqual([draft.inReplyTo, draft.references], [null, []]);
   });
 
-  test('who answers to a message of their own goes on writing to the same people', async () => {
+  test("a reply to one's own message goes to the same people", async () => {
     const text = lines('From: postmaster@localhost', 'To: ann@example.org', 'Cc: bob@example.org', '', 'x');
     const draft = await answer('reply-all', text, 'Sent');
     assert.deepEqual([addresses(draft.to), addresses(draft.cc)], [['ann@example.org'], ['bob@example.org']]);

@@ -3,6 +3,7 @@ import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { suite, test } from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import fc from 'fast-check';
 import { monthsBefore } from '../../../plugins/store/http/emptying-endpoints.js';
 import { LineEndings } from '../../../core/mime/line-endings.js';
@@ -61,11 +62,18 @@ suite('messages are changed', () => {
     const { messages, folders } = fixture.editor;
     const id = await fixture.reading.file(text);
     await folders.create(fixture.mailbox, fixture.folder('Old'));
-    const [moved, renamed] = await Promise.all([
-      problemOf(messages.move(fixture.mailbox, fixture.folder('INBOX'), fixture.folder('Old'), [id])),
-      problemOf(folders.rename(fixture.mailbox, fixture.folder('Old'), fixture.folder('New'))),
-    ]);
-    assert.deepEqual([moved, renamed], ['not-found', 'none']);
+    let moved = '';
+    let move = Promise.resolve();
+    // The move finds the folder, and then waits for the lock that the rename holds.
+    const moveMeanwhile = async (): Promise<void> => {
+      const [from, to] = [fixture.folder('INBOX'), fixture.folder('Old')];
+      move = problemOf(messages.move(fixture.mailbox, from, to, [id])).then((outcome) => void (moved = outcome));
+      await setTimeout(100);
+      assert.equal(moved, '');
+    };
+    await folders.rename(fixture.mailbox, fixture.folder('Old'), fixture.folder('New'), moveMeanwhile);
+    await move;
+    assert.equal(moved, 'not-found');
     assert.deepEqual(await filesOf(fixture, 'INBOX'), [`new/${id}`]);
   });
 
@@ -79,7 +87,7 @@ suite('messages are changed', () => {
     assert.doesNotMatch(file, /,[SW]=/);
   });
 
-  test('what is deleted goes to Trash, and from Trash and Junk for good', async (t) => {
+  test('what is deleted goes to Trash; deletion from Trash and Junk is permanent', async (t) => {
     const fixture = await EditingFixture.open(t);
     const { messages } = fixture.editor;
     const id = await fixture.reading.file(text);

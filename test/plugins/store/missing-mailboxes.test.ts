@@ -8,7 +8,7 @@ import { createMissingMailboxes } from '../../../plugins/store/maildir/mailboxes
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { addressOf, openStore } from './delivery-fixture.js';
 
-test('every user gets a mailbox at start, and one that cannot be made stops nobody', async (t) => {
+test('every user gets a mailbox at start, and one that cannot be made does not stop the others', async (t) => {
   const { maildirs, mail } = await openStore(t);
   await writeFile(join(mail, 'broken.example'), 'a file in the place of a domain');
   const names = Array.from({ length: 100 }, (_, n) => `user${n}@example.org`);

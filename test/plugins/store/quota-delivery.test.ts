@@ -44,14 +44,14 @@ test('a full mailbox is refused at RCPT for now, and others of the message are n
   assert.equal((await readdir(join(inbox('free'), 'new'))).length, 2);
 });
 
-test('who was added with a quota gets the first mail though nobody has looked at the mailbox', async (t) => {
+test('a new user with a quota gets the first mail before the mailbox is counted', async (t) => {
   const { client, messages } = await sender(t, 'mx');
   await begin(client, ['full@localhost']);
   assert.equal(codes(await client.command(`${text}.`)), '250 2.0.0');
   assert.equal(await messages('full'), 1);
 });
 
-suite('a mailbox that turns out to be full behind DATA', () => {
+suite('a mailbox that turns out to be full after DATA', () => {
   test('is the matter of its recipient alone over LMTP', async (t) => {
     const { client, messages } = await sender(t, 'lmtp');
     for (const expected of [

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import type { Delivery, RecipientOutcome } from '../../../core/contracts/delivery-target.js';
+import type { Delivery, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import { isProblem } from '../../../core/problem.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';

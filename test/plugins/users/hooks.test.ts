@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import type { DeliveryTarget } from '../../../core/contracts/delivery-target.js';
+import type { DeliveryTarget } from '../../../core/pipeline/delivery-target.js';
 import { parsePath } from '../../../core/mime/address.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { AttemptLimiter } from '../../../core/auth/rate.js';

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import type { OwnerAnswer, OwnerCall } from '../../../core/cli/command.js';
+import type { OwnerAnswer, OwnerCall } from '../../../core/contracts/server.js';
 import { verifyPassword } from '../../../core/auth/password.js';
 import { isStartError } from '../../../core/problem.js';
 import { UsersOptions } from '../../../plugins/users/options.js';

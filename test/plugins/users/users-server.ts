@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../../core/clock.js';
 import type { Configuration } from '../../../core/contracts/server.js';
-import type { HealthCheck } from '../../../core/host/health.js';
+import type { HealthCheck } from '../../../core/contracts/health.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { users as plugin } from '../../../plugins/users/index.js';
 import { UsersOptions } from '../../../plugins/users/options.js';

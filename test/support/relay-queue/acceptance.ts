@@ -33,7 +33,7 @@ export function acceptance(open: OpenQueueFixture): void {
     assert.equal((await queue.bytes?.(entry.uid))?.toString() ?? sent, sent);
   });
 
-  test('an entry is given to nobody before it is released, and then at once', async (t) => {
+  test('an entry is not claimed before it is released, and then at once', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const woken: number[] = [];
@@ -48,7 +48,7 @@ export function acceptance(open: OpenQueueFixture): void {
     assert.equal((await queue.claim(claiming(clock.now()))).length, 1);
   });
 
-  test('what is taken back before or behind its commit leaves nothing', async (t) => {
+  test('what is revoked before or after its commit leaves nothing', async (t) => {
     const fixture = await open(t);
     for (const commits of [false, true]) {
       const entry = newEntry(fixture.clock.now());

@@ -5,7 +5,7 @@ import { accept, claimOne, entryOf, type OpenQueueFixture } from './fixture.js';
 
 /** What time does. */
 export function aging(open: OpenQueueFixture): void {
-  test('the sender is told once of a delay, unless there is nobody to tell', async (t) => {
+  test('the sender gets one notice of a delay, unless there is no sender', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const warnAt = clock.now() + 60_000;
@@ -48,7 +48,7 @@ export function aging(open: OpenQueueFixture): void {
     assert.equal((await queue.notices(9)).length, 1);
   });
 
-  test('mail that nobody can be told of is held, not ended, when its time is over', async (t) => {
+  test('mail without a sender to notify is held, not ended, when it expires', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const expiresAt = clock.now() + 400_000;
@@ -73,7 +73,7 @@ export function aging(open: OpenQueueFixture): void {
     assert.deepEqual(await queue.notices(9), []);
   });
 
-  test('mail that nobody can be told of is discarded when it was held long enough and nobody has seen to it', async (t) => {
+  test('mail without a sender to notify is discarded when it was held long enough', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const discardAt = clock.now() + 86_400_000;

@@ -108,7 +108,7 @@ export function leasing(open: OpenQueueFixture): void {
     assert.equal(leases.length, 4);
   });
 
-  test('who waits for something to do is told when it comes', async (t) => {
+  test('a waiter is notified when work comes', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     let told = 0;

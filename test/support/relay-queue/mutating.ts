@@ -87,7 +87,7 @@ export function mutating(open: OpenQueueFixture): void {
     ['bounce', 'bounced'],
     ['hold', 'held'],
   ] as const) {
-    test(`what is in flight is ${behind} behind its attempt, and not before`, async (t) => {
+    test(`what is in flight is ${behind} after its attempt, and not before`, async (t) => {
       const fixture = await open(t);
       const { queue, clock } = fixture;
       const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example'] });
@@ -125,7 +125,7 @@ export function mutating(open: OpenQueueFixture): void {
     assert.equal(queue.size, 0);
   });
 
-  test('what an operator holds is kept for him, though its attempt would have had it discarded some day', async (t) => {
+  test('what an operator holds is kept, though its attempt would have had it discarded', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { uid } = await accept(fixture, { sender: null, to: ['a@one.example', 'b@one.example'] });
@@ -203,7 +203,7 @@ export function mutating(open: OpenQueueFixture): void {
     assert.deepEqual([due, (await entryOf(queue, uid)).hold], [[false, true], null]);
   });
 
-  test('a recipient that is being tried is bounced behind the attempt, and the other one in flight is not', async (t) => {
+  test('a recipient in an attempt is bounced after it, and the other one in flight is not', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const to = ['a@one.example', 'b@one.example'];

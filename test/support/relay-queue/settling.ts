@@ -6,7 +6,7 @@ import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixtu
 
 /** What becomes of what was tried. */
 export function settling(open: OpenQueueFixture): void {
-  test('each recipient has a fate of its own, and the entry is open until the last one has ended', async (t) => {
+  test('each recipient ends separately, and the entry is open until the last one has ended', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example', 'c@one.example'] });
@@ -45,7 +45,7 @@ export function settling(open: OpenQueueFixture): void {
     await assert.rejects(queue.settle(third, { results: [] }), isThe('conflict'));
   });
 
-  test('a lease that is given back is due as before, and no attempt is counted', async (t) => {
+  test('a returned lease is due as before, and counts no attempt', async (t) => {
     const fixture = await open(t);
     const { uid } = await accept(fixture);
     await fixture.queue.settle(await claimOne(fixture), { results: [] });

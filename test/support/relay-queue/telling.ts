@@ -15,7 +15,7 @@ const brief = ({ address, state, attempts, reply }: QueueOutcome): string =>
 
 /** Who is told of what. */
 export function telling(open: OpenQueueFixture): void {
-  test('what became of a recipient is told once for each attempt', async (t) => {
+  test('the outcome of a recipient is emitted once for each attempt', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { told, undo } = listening(queue);
@@ -43,7 +43,7 @@ export function telling(open: OpenQueueFixture): void {
     assert.equal(told.length, 3);
   });
 
-  test('a lease that is given back, a retry and a release are nobody’s fate', async (t) => {
+  test('a returned lease, a retry and a release emit no outcome', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { uid } = await accept(fixture);
@@ -58,7 +58,7 @@ export function telling(open: OpenQueueFixture): void {
     assert.equal(told[0]?.hold, 'wait');
   });
 
-  test('what an operator or age has ended is told as well', async (t) => {
+  test('an end by an operator or by age is emitted as well', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { told } = listening(queue);
@@ -77,7 +77,7 @@ export function telling(open: OpenQueueFixture): void {
     assert.deepEqual(told.map(brief), ['o deferred 1 451', 'o expired 1 451']);
   });
 
-  test('an operation that waits for the end of an attempt is told with it, in one', async (t) => {
+  test('an operation that waits for the end of an attempt is emitted together with it', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { uid } = await accept(fixture);
@@ -89,7 +89,7 @@ export function telling(open: OpenQueueFixture): void {
     assert.deepEqual(told.map(brief), ['r bounced 1 554']);
   });
 
-  test('what is told is there already, and a second word on a lease is none', async (t) => {
+  test('an outcome is durable when it is emitted, and a second settlement of a lease is ignored', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
     const { uid } = await accept(fixture);

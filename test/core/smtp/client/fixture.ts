@@ -1,4 +1,4 @@
-import type { CallOptions, Destination } from '../../../../core/smtp/client/destination.js';
+import type { CallOptions, RemoteServer } from '../../../../core/smtp/client/remote-server.js';
 import { isClientFailure, type ClientFailure } from '../../../../core/smtp/client/failure.js';
 import type { MessageResult, OutgoingMessage } from '../../../../core/smtp/client/message.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
@@ -8,7 +8,7 @@ import type { SmtpSink } from '../../../support/smtp-sink.js';
 
 export const text = 'Subject: A test\r\n\r\nHello\r\n';
 
-export function destinationOf(sink: { readonly port: number }, more: Partial<Destination> = {}): Destination {
+export function destinationOf(sink: { readonly port: number }, more: Partial<RemoteServer> = {}): RemoteServer {
   const usual = { protocol: 'smtp', tls: { mode: 'never' }, helloName: 'client.example' } as const;
   return { address: '127.0.0.1', port: sink.port, ...usual, ...more };
 }
@@ -17,7 +17,7 @@ export function destinationOf(sink: { readonly port: number }, more: Partial<Des
 export async function open(
   test: Ending,
   sink: SmtpSink,
-  more: Partial<Destination> = {},
+  more: Partial<RemoteServer> = {},
   options: CallOptions = {},
 ): Promise<ClientSession> {
   const session = await openSession(destinationOf(sink, more), options);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { standardDeadlines } from '../../../../core/smtp/client/destination.js';
+import { standardDeadlines } from '../../../../core/smtp/client/remote-server.js';
 import { isClientFailure } from '../../../../core/smtp/client/failure.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
 import { ReplyReader } from '../../../../core/smtp/client/channel.js';

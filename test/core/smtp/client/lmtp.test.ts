@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { ClientDeadlines } from '../../../../core/smtp/client/destination.js';
+import type { ClientDeadlines } from '../../../../core/smtp/client/remote-server.js';
 import { type Rule, type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
 import { message, open, outcomes } from './fixture.js';
@@ -21,7 +21,7 @@ async function sent(
   return { sink, session, result, settled };
 }
 
-test('each recipient has a reply of its own, and the connection stays good', async (t) => {
+test('each recipient has its own reply, and the connection stays good', async (t) => {
   const { result, session, sink, settled } = await sent(t, {
     dot: ['250 2.1.5 Delivered', '452 4.2.2 Full', '550 5.2.1 Gone'],
   });
@@ -125,7 +125,7 @@ const answeredFour = [
   'reply final 421 4.3.2 temporary',
 ];
 
-test('a 421 is for its own recipient and those without a reply: what was read behind it counts', async (t) => {
+test('a 421 is for its own recipient and those without a reply: replies after it count', async (t) => {
   const { result, session, settled } = await sent(t, { dot: goodbye }, five);
   assert.deepEqual(outcomes(result), answeredFour);
   assert.deepEqual(settled, [0, 1, 2, 3, 4]);
@@ -133,7 +133,7 @@ test('a 421 is for its own recipient and those without a reply: what was read be
   assert.equal(session.reusable, false);
 });
 
-test('what comes behind a 421 by itself counts too', async (t) => {
+test('replies after an unsolicited 421 count too', async (t) => {
   const dot = ['250 2.0.0 a', '421 4.3.2 Bye', '550 5.2.1 c', '250 2.0.0 d', { close: '' }] as const;
   const inTurn: Rule = ({ nth }) => ({ after: pause(20), say: dot[Math.min(nth, 4)] ?? '' });
   const { result, session, settled } = await sent(t, { dot: inTurn }, five);
@@ -142,7 +142,7 @@ test('what comes behind a 421 by itself counts too', async (t) => {
   assert.equal(session.reusable, false);
 });
 
-test('a server that hangs behind its 421 has said it to all whom it has not answered', async (t) => {
+test('a server that hangs after its 421 has said it to all recipients without a reply', async (t) => {
   const dot = ['250 2.0.0 a', '421 4.3.2 Bye', { silent: true }] as const;
   const { result, session } = await sent(t, { dot }, to, { finalMs: 100 });
   assert.deepEqual(outcomes(result), [

@@ -106,7 +106,7 @@ test('a server without a limit, or with room, takes the message; one internation
   assert.equal(sink.messages[0]?.envelope[1], 'RCPT TO:<jürgen@example.org>');
 });
 
-test('a client is told of by XCLIENT, as far as the server wants to know', async (t) => {
+test('XCLIENT names the attributes of the client that the server offers to take', async (t) => {
   const identity = { ADDR: '::ffff:192.0.2.9', PORT: 25, NAME: 'a+b c', HELO: 'x', LOGIN: 'anna' };
   const sink = await SmtpSink.start(t, { capabilities: ['XCLIENT ADDR NAME HELO'] });
   await open(t, sink, {}, { identity });

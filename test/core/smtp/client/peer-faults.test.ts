@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { ClientDeadlines } from '../../../../core/smtp/client/destination.js';
+import type { ClientDeadlines } from '../../../../core/smtp/client/remote-server.js';
 import { openSession } from '../../../../core/smtp/client/opening.js';
 import { type Behaviour, type SinkScript, type SinkStep, SmtpSink } from '../../../support/smtp-sink.js';
 import type { Ending } from '../../../support/ending.js';
@@ -169,7 +169,7 @@ test('a recipient who had a reply of his own before the goodbye keeps it', async
   }
 });
 
-test('a goodbye of which half has come behind a reply takes nothing from that reply', async (t) => {
+test('half a goodbye after a reply does not change that reply', async (t) => {
   for (const half of ['4', '421', '421 4.3.2 By', '421-4.3.2 Bye\r\n421']) {
     const sink = await SmtpSink.start(t, { steps: { dot: { raw: `250 2.0.0 Taken\r\n${half}` } } });
     const session = await open(t, sink);
@@ -179,7 +179,7 @@ test('a goodbye of which half has come behind a reply takes nothing from that re
   }
 });
 
-test('half of anything else behind a reply makes that reply doubtful', async (t) => {
+test('half a line after a reply makes that reply doubtful', async (t) => {
   for (const half of ['2', '250', '45', '422-', '550-5.1.1 No\r\n']) {
     const sink = await SmtpSink.start(t, { steps: { dot: { raw: `250 2.0.0 Taken\r\n${half}` } } });
     const session = await open(t, sink);
@@ -289,7 +289,7 @@ test('an attempt can be stopped at any step', async (t) => {
   assert.equal(session.reusable, true);
 });
 
-test('nobody there is a temporary failure, and a name is no address', async (t) => {
+test('a refused connection is a temporary failure, and a name is no address', async (t) => {
   const sink = await SmtpSink.start(t);
   const { port } = sink;
   await sink.close();

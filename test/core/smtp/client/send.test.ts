@@ -32,7 +32,7 @@ test('a session takes message after message', async (t) => {
   assert.equal(sink.messages.length, 3);
 });
 
-test('a server without PIPELINING is told one thing at a time', async (t) => {
+test('a server without PIPELINING gets one command at a time', async (t) => {
   const sink = await SmtpSink.start(t, { capabilities: plainCapabilities, steps: { mail: '450 4.3.0 Later' } });
   const session = await open(t, sink);
   await session.send(message());

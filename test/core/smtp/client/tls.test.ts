@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Destination } from '../../../../core/smtp/client/destination.js';
+import type { RemoteServer } from '../../../../core/smtp/client/remote-server.js';
 import { selfSigned } from '../../../support/certificate.js';
 import type { Ending } from '../../../support/ending.js';
 import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
@@ -9,7 +9,7 @@ import { described, failureOf, message, open, outcomes } from './fixture.js';
 const tls = selfSigned('mx.example.com');
 const auth = { username: 'anna', password: 'pa ss+wörd' };
 
-async function opened(t: Ending, script: SinkScript, more: Partial<Destination>, tlsMs = 20_000) {
+async function opened(t: Ending, script: SinkScript, more: Partial<RemoteServer>, tlsMs = 20_000) {
   const sink = await SmtpSink.start(t, script);
   return {
     sink,
@@ -17,7 +17,7 @@ async function opened(t: Ending, script: SinkScript, more: Partial<Destination>,
   };
 }
 
-const refused = async (t: Ending, script: SinkScript, more: Partial<Destination>, tlsMs?: number): Promise<string> =>
+const refused = async (t: Ending, script: SinkScript, more: Partial<RemoteServer>, tlsMs?: number): Promise<string> =>
   described(await failureOf((await opened(t, script, more, tlsMs)).opening));
 
 test('STARTTLS is used where it is offered, and what was offered in clear is forgotten', async (t) => {
@@ -51,7 +51,7 @@ test('opportunistic TLS whose handshake fails is followed by another call in cle
   assert.equal(sink.connections, 2);
 });
 
-test('bytes behind the 220 of STARTTLS are an attack, and nothing is sent at all', async (t) => {
+test('bytes after the 220 of STARTTLS are an attack, and nothing is sent at all', async (t) => {
   const steps = { starttls: { raw: '220 2.0.0 Go\r\n250 injected\r\n' } } as const;
   for (const mode of ['opportunistic', 'require'] as const) {
     const { sink, opening } = await opened(t, { tls, steps }, { tls: { mode } });
@@ -60,7 +60,7 @@ test('bytes behind the 220 of STARTTLS are an attack, and nothing is sent at all
   }
 });
 
-test('required TLS never goes on in clear', async (t) => {
+test('required TLS never continues in clear', async (t) => {
   const mode = 'require';
   assert.equal(await refused(t, {}, { tls: { mode } }), 'tls starttls 451 4.7.4 temporary');
   const refusing = { tls, steps: { starttls: '454 4.7.0 Not now' } };
@@ -70,7 +70,7 @@ test('required TLS never goes on in clear', async (t) => {
   assert.equal(await refused(t, stalling, { tls: { mode } }, 300), 'timeout starttls 451 4.4.2 temporary');
 });
 
-test('required TLS looks at the certificate, unless it is told not to', async (t) => {
+test('required TLS verifies the certificate, unless configured otherwise', async (t) => {
   const mode = 'require';
   assert.equal(await refused(t, { tls }, { tls: { mode } }), 'tls starttls 451 4.7.5 temporary');
   const unverified = await (await opened(t, { tls }, { tls: { mode, verify: false } })).opening;

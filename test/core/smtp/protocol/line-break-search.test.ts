@@ -10,7 +10,7 @@ const piece = fc.oneof(
   fc.uint8Array({ maxLength: 12 }).map((bytes) => Buffer.from(bytes)),
 );
 
-test('every CR, LF and NUL is found, in order, wherever it stands, and no byte above them', () => {
+test('every CR, LF and NUL is found, in order, at any place, and no other byte', () => {
   const search = new LineBreakSearch();
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 30 }), fc.integer({ min: 0, max: 8 }), (pieces, cut) => {

@@ -174,7 +174,7 @@ describe('DATA', () => {
     client.close();
   });
 
-  it('S15 a first line of two dots in a segment of its own is text', async (test) => {
+  it('S15 a first line of two dots in a separate segment is text', async (test) => {
     const engine = await TestEngine.start(test);
     const client = await engine.greeted();
     await toData(client);
@@ -417,6 +417,26 @@ describe('LMTP', () => {
     assert.deepEqual(replies, ['250 2.1.5 r0', '452 4.2.2 full', '250 2.1.5 r2']);
     assert.equal((await client.command('NOOP')).code, 250);
     client.close();
+  });
+
+  it('S05 S28 the replies to a message are all sent before the error limit ends the session', async (test) => {
+    const engine = await TestEngine.start(test, {
+      settings: { ...settings, limits: { ...settings.limits, errors: 1 } },
+      deliver: ({ recipients }) =>
+        Promise.resolve({
+          summary: reply(250, '2.0.0', 'ok'),
+          replies: recipients.map((_, n) => (n === 1 ? reply(452, '4.2.2', 'full') : reply(250, '2.1.5', `r${n}`))),
+        }),
+    });
+    const client = await engine.greeted(0, 'LHLO client.example');
+    assert.equal((await client.command('ODD')).code, 500);
+    await toData(client, ['a@localhost', 'b@localhost']);
+    client.write(`${header}x\r\n.\r\n`);
+    assert.deepEqual(
+      (await client.readReplies(3)).map(({ code }) => code),
+      [250, 452, 421],
+    );
+    await client.waitForEnd();
   });
 
   it('S28 without a valid recipient DATA is 503, and EHLO is unknown', async (test) => {

@@ -110,7 +110,7 @@ describe('a listener with proxyProtocol', () => {
     assert.match(engine.delivered[0]?.file ?? '', /\[203\.0\.113\.9\]/);
   });
 
-  test('starts TLS behind the header, even in one segment', async (t) => {
+  test('starts TLS after the PROXY header, even in one segment', async (t) => {
     const settings = { listeners: [{ ...behindProxy, tls: 'implicit' as const, ...pair }] };
     const engine = await TestEngine.start(t, { settings });
     for (const waits of [true, false]) {

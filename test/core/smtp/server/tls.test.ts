@@ -5,9 +5,11 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { systemClock } from '../../../../core/clock.js';
 import { isStartError } from '../../../../core/problem.js';
 import { SmtpOptions } from '../../../../core/smtp/server/listeners.js';
 import { selfSigned } from '../../../support/certificate.js';
+import { HandClock } from '../../../support/hand-clock.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { settingsOf, TestClock, TestEngine } from './test-engine.js';
@@ -22,6 +24,21 @@ function closed(socket: Socket): Promise<void> {
   socket.resume();
   return new Promise((resolve) => socket.once('close', () => resolve()));
 }
+
+describe('the certificate of a listener', () => {
+  it('degrades health in the last part of its life, and once it is over', async (test) => {
+    const clock = new HandClock(systemClock.now());
+    const engine = await TestEngine.start(test, { settings: { listeners: [{ ...starttls, name: 'mx' }] }, clock });
+    const health = () => engine.health.components()['listener mx'];
+    assert.deepEqual([health()?.status, health()?.figures?.['certificateDays']], ['up', 0]);
+    clock.advance(45 * 60);
+    assert.match(health()?.why ?? '', /^Its certificate expires on \d{4}-\d\d-\d\d: renew it, then reload\.$/);
+    clock.advance(20 * 60);
+    assert.equal(health()?.status, 'degraded');
+    assert.match(health()?.why ?? '', /^Its certificate expired on/);
+    assert.equal(health()?.figures?.['certificateDays'], -1);
+  });
+});
 
 describe('STARTTLS', () => {
   it('S17 upgrades the session and forgets what was said before', async (test) => {

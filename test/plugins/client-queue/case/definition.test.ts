@@ -112,7 +112,7 @@ describe('a case definition', () => {
 });
 
 describe('variables', () => {
-  test('stand for what the case and the server say', () => {
+  test('expand to values of the case and the server', () => {
     const one = withVariables(read({ subject: '{$name} {$day} {$uid} {$yymd}', text: '{$date}' }), variables);
     assert.equal(one.subject, 'Ann 7 u-1 20261121');
     assert.equal(one.text, 'Sat, 21 Nov 2026 03:04:05 +0000');
@@ -140,7 +140,7 @@ describe('variables', () => {
     );
   });
 
-  test('must fit the place where they stand', () => {
+  test('must fit their place', () => {
     const odd = variablesOf({ $: { a: 'x y' } }, now);
     assert.match(
       problemOf(() => withVariables(read({ params: { MAIL: ['SIZE={$a}'] } }), odd)),

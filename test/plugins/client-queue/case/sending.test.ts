@@ -108,7 +108,7 @@ describe('a case that names no servers', () => {
 });
 
 describe('a case that is sent now', () => {
-  test('is delivered, and its transcript told', async (t) => {
+  test('is delivered, and its transcript returned', async (t) => {
     const sink = await sinkOf(t);
     const result = await run({ route: 'sink', envelopes: [{ ...envelope, repeat: 2 }] }, routed(sink));
     assert.equal(result.outcome, 'delivered');

@@ -29,7 +29,7 @@ test('a small message is kept without a file', async () => {
   await upload.release();
 });
 
-test('a large message is given back whole as often as it is read, and its file has no name', async (t) => {
+test('a large message is read whole each time, and its file has no name', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'postern-shelf-'));
   t.after(() => rm(folder, { recursive: true }));
   const upload = await new UploadStore(folder).keep(streamOf(large, 10_000));

@@ -88,7 +88,7 @@ describe('mail for a domain with a policy that is enforced', () => {
       hostname: 'mail.example.org',
       settings: () => settings.current,
     });
-    const explain = explainRelay({ hops, controls: { get: () => undefined } });
+    const explain = explainRelay(hops, { get: () => undefined });
     const sentences = await explain({ target: 'relay', destination: domain });
     assert.equal(sentences[1], 'Its MTA-STS policy demands TLS with a valid certificate.');
     assert.match(sentences[2] ?? '', /^First mx1\.example\.net .* with TLS or not at all, its certificate checked\.$/);
@@ -104,7 +104,7 @@ for (const mode of ['testing', 'none'] as const) {
   });
 }
 
-test('of many servers those count that the policy allows, however far behind', async (t) => {
+test('of many servers those count that the policy allows, whatever their rank', async (t) => {
   const { finder, resolver } = await fixture(t, policyOf('enforce', ['last.example.net']));
   const mx: [number, string][] = [];
   for (let n = 0; n < 20; n += 1) {

@@ -101,7 +101,7 @@ describe('a policy host', () => {
     });
   }
 
-  test('whose certificate is for another name, or from nobody we trust, is not asked', async (t) => {
+  test('whose certificate is for another name, or not trusted, is not asked', async (t) => {
     const { host, resolver, get } = await fixture(t);
     host.answer = policyText('yes');
     await assert.rejects(get({ ca: selfSigned('x').cert }), { code: /SELF_SIGNED|UNABLE_TO_VERIFY/ });

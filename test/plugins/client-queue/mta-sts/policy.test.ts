@@ -48,7 +48,7 @@ describe('a policy file', () => {
     ['many names as long as a line may be', `mx: ${'a-'.repeat(490)}!\n`.repeat(60)],
     ['many names of as many labels', `mx: ${'a.'.repeat(490)}!\n`.repeat(60)],
   ] as const) {
-    test(`with ${title} holds nobody up`, { timeout: 20_000 }, () =>
+    test(`with ${title} does not block others`, { timeout: 20_000 }, () =>
       assert.equal(parsePolicy(`${line}\n${whole}`)?.mode, 'enforce'),
     );
   }

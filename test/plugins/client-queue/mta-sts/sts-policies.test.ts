@@ -118,7 +118,7 @@ describe('the policy of a domain', () => {
     assert.deepEqual(results, ['failed', 'fetched']);
   });
 
-  test('is renewed once a day behind the back of the mail', async (t) => {
+  test('is renewed once a day in the background', async (t) => {
     const { policies, host, clock } = await fixture(t);
     const known = await policies.of(domain);
     clock.advance(day + 1);
@@ -128,7 +128,7 @@ describe('the policy of a domain', () => {
     assert.equal(host.asked.length, 2);
   });
 
-  test('that lives for a day is renewed behind its half, so that it does not end while mail goes there', async (t) => {
+  test('that lasts a day is renewed after half of it, so that it does not expire in use', async (t) => {
     const { policies, host, clock } = await fixture(t);
     host.answer = policyText(text('mx1.example.net').replace(String(10 * day), String(day)));
     const known = await policies.of(domain);
@@ -153,7 +153,7 @@ describe('the policy of a domain', () => {
     }
   });
 
-  test('that was announced behind it is not overwritten by one that comes late', async (t) => {
+  test('that was announced later is not overwritten by one that arrives late', async (t) => {
     const { policies, host, clock, announce, results } = await fixture(t);
     await policies.of(domain);
     clock.advance(day + 1);
@@ -232,7 +232,7 @@ describe('the policy of a domain', () => {
     ['mail goes without TLS', { tls: 'never' }, domain],
     ['the recipient is at an address', {}, '[127.0.0.1]'],
   ] as const) {
-    test(`nobody is asked when ${title}`, async (t) => {
+    test(`no server is asked when ${title}`, async (t) => {
       const { policies, questions } = await fixture(t, given);
       assert.equal(await policies.of(name), undefined);
       assert.deepEqual(questions, []);
@@ -277,7 +277,7 @@ describe('the file of the policies', () => {
     assert.match(await readFile(file, 'utf8'), /"two"/);
   });
 
-  test('that cannot be understood keeps nobody from starting: what it held is fetched again', async (t) => {
+  test('that cannot be read does not stop the start: policies are fetched again', async (t) => {
     const { open, file, sentences } = await fixture(t);
     await writeFile(file, '{ "policies": { "example.net": {');
     const policies = await open();
@@ -304,7 +304,7 @@ describe('the file of the policies', () => {
     assert.equal((await again.of(domain))?.mode, 'enforce');
   });
 
-  test('keeps what a clock that is ahead for a while would end, or one that is behind at the start', async (t) => {
+  test('keeps mail that a fast clock would expire for a while, or a slow clock at the start', async (t) => {
     const { policies, open, announce, clock } = await fixture(t);
     const known = await policies.of(domain);
     announce('servfail');

@@ -24,7 +24,7 @@ describe('while one recipient is in flight', () => {
     ['bounce', 'bounced'],
     ['hold', 'held'],
   ] as const) {
-    test(`the others are ${state} at once, and nobody tries them meanwhile`, async (t) => {
+    test(`the others are ${state} at once, and are not tried meanwhile`, async (t) => {
       const { queue, clock, uid, lease, states } = await halfWay(t);
       const { results } = await queue.mutate({ uids: [uid] }, { operation }, clock.now());
       assert.equal(results[0]?.outcome, 'active');
@@ -35,7 +35,7 @@ describe('while one recipient is in flight', () => {
     });
   }
 
-  test('the sender is told of each one once when it is returned', async (t) => {
+  test('the sender gets one notice for each recipient that is returned', async (t) => {
     const { queue, clock, uid, lease } = await halfWay(t);
     await queue.mutate({ uids: [uid] }, { operation: 'bounce' }, clock.now());
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
@@ -52,7 +52,7 @@ describe('while one recipient is in flight', () => {
     assert.deepEqual(await states(), ['deferred', 'queued', 'queued']);
   });
 
-  test('a process that dies then leaves nobody in flight', async (t) => {
+  test('a process that dies then leaves no recipient in flight', async (t) => {
     const fixture = await halfWay(t);
     await fixture.queue.mutate({ uids: [fixture.uid] }, { operation: 'delete' }, fixture.clock.now());
     const queue = await fixture.afterCrash();

@@ -53,7 +53,7 @@ async function yearAhead(t: TestContext) {
   return { fixture, later, queue: fixture.queue, clock, accept, defer, back, next };
 }
 
-test('a clock that is put back leaves no deferred mail behind in the future', async (t) => {
+test('a clock that is put back leaves no deferred mail due far in the future', async (t) => {
   const { accept, defer, back, next } = await yearAhead(t);
   const uid = await accept();
   await defer();
@@ -61,7 +61,7 @@ test('a clock that is put back leaves no deferred mail behind in the future', as
   assert.equal(await next(uid), due);
 });
 
-test('nor mail that nobody has tried yet', async (t) => {
+test('nor mail that was not tried yet', async (t) => {
   const { accept, back, next } = await yearAhead(t);
   const uid = await accept();
   const due = await back();
@@ -77,7 +77,7 @@ test('nor what an operator wanted to have tried at once', async (t) => {
   assert.equal(await next(uid), due);
 });
 
-test('what somebody has asked for at a certain time stays there', async (t) => {
+test('what a client has scheduled keeps its time', async (t) => {
   const { queue, clock, accept, defer, back, next } = await yearAhead(t);
   const at = clock.now() + year;
   const asked = await accept();
@@ -97,7 +97,7 @@ test('a clock that goes as it should puts nothing off', async (t) => {
   assert.equal(await next(uid), due);
 });
 
-test('a clock that jumps ahead ends nobody at once, though he is tried then', async (t) => {
+test('a clock that jumps ahead expires no recipient at once, but each is tried', async (t) => {
   const { queue, clock, accept, defer } = await yearAhead(t);
   await queue.housekeep(clock.now());
   const uid = await accept();
@@ -138,7 +138,7 @@ for (const how of ['reopen', 'afterCrash'] as const) {
   });
 }
 
-test('what a clock has shown that was then seen to jump is forgotten for good', async (t) => {
+test('times of a clock that jumped are forgotten permanently', async (t) => {
   const { fixture, later, clock, accept, defer, back } = await yearAhead(t);
   const uid = await accept();
   await defer();
@@ -150,7 +150,7 @@ test('what a clock has shown that was then seen to jump is forgotten for good', 
   for (let hours = 0; hours < 3; hours += 1) assert.equal(await later(uid, hour), 'deferred');
 });
 
-test('nor does it count when the clock was put right while nobody looked, so that the mail is of the past', async (t) => {
+test('nor does it count when the clock was put right unnoticed, so that the mail is of the past', async (t) => {
   const { fixture, later, clock, accept, defer, back } = await yearAhead(t);
   const uid = await accept();
   await defer();
@@ -162,7 +162,7 @@ test('nor does it count when the clock was put right while nobody looked, so tha
   for (let hours = 0; hours < 3; hours += 1) assert.equal(await later(uid, hour), 'deferred');
 });
 
-test('a clock that was behind for long, and is put right, takes nothing from the time of mail', async (t) => {
+test('mail does not expire sooner when a slow clock is put right', async (t) => {
   const { queue, clock, accept, defer } = await yearAhead(t);
   const uid = await accept();
   await defer();

@@ -184,7 +184,7 @@ test('what is none of our files is set aside with a reason, links unfollowed, an
   assert.equal((await fixture.queue.statistics(0)).quarantined, 5);
 });
 
-test('what a newer version has written stops the start with a sentence, and is left as it is', async (t) => {
+test('a file of a newer version stops the start with a sentence, and stays unchanged', async (t) => {
   const { fixture } = await filled(t);
   const [path = ''] = await snapshotsOf(fixture);
   const { encodeLine } = await import('../../../../plugins/client-queue/queue/snapshots.js');

@@ -86,7 +86,7 @@ test('of very many entries the page is the same as of few', () => {
   );
 });
 
-test('a cursor that was made for another order, or by nobody, is refused', () => {
+test('a cursor for another order, or a forged one, is refused', () => {
   const entries = entriesOf([1, 2, 3]);
   const { nextCursor } = page(entries, { filter: {}, limit: 1, sort: 'size' });
   for (const [cursor, sort] of [

@@ -30,7 +30,7 @@ test('a part of a file is read, and the file closed', async (t) => {
   assert.equal(files.opened.size, 0);
 });
 
-test('nobody reads it, or not to its end: it is closed all the same, once', async (t) => {
+test('a stream that is not read, or not to its end, is closed once', async (t) => {
   const unread = await opened(t, {});
   unread.stream.destroy();
   await once(unread.stream, 'close');

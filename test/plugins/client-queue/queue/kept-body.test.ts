@@ -62,7 +62,7 @@ test('a message that waits becomes a file when the log lets go of it, and is rem
   assert.deepEqual(await bodiesOf(fixture.folder), []);
 });
 
-test('what was taken back leaves nothing, and its uid may come again', async (t) => {
+test('what was revoked leaves nothing, and its uid may come again', async (t) => {
   const fixture = await grounded(t);
   const { uid, ...entry } = newEntry(fixture.clock.now());
   const prepared = await fixture.queue.prepare({ uid, ...entry }, await fixture.message());

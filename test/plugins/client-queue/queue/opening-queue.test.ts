@@ -59,7 +59,7 @@ test('while a large queue is read, mail that is handed in waits, and questions g
   await queue.mutate({ uids: [entry.uid] }, { operation: 'delete' }, clock.now());
 });
 
-test('a large queue that cannot be read is told, and nothing is taken for it', async (t) => {
+test('health reports a large queue that cannot be read, and no mail is accepted for it', async (t) => {
   const folder = await temporaryFolder(t);
   await mkdir(join(folder, 'journal'));
   await writeFile(join(folder, 'journal', '1.segment'), '');

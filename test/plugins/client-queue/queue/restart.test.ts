@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
 import { accept, claimOne, entryOf, isThe } from '../../../support/relay-queue/fixture.js';
-import { bodiesOf, fileQueueFixture } from './queue-fixture.js';
+import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
 test('what was accepted is there when the process has died', async (t) => {
   const fixture = await fileQueueFixture(t);
@@ -103,7 +103,7 @@ test('F-R17 one that brings the server down alone is held, and those that were n
   assert.notEqual((await entryOf(fixture.queue, near)).state, 'held');
 });
 
-test('what cannot be tried alone within a minute, as its destination has no room, holds up nobody any longer', async (t) => {
+test('what cannot be tried alone within a minute, as its destination has no room, no longer blocks others', async (t) => {
   const fixture = await fileQueueFixture(t);
   await accept(fixture, { to: ['a@one.example'] });
   await accept(fixture, { to: ['b@two.example'] });
@@ -181,7 +181,7 @@ test('a message without an entry is set aside when the queue is looked through, 
   assert.deepEqual(others, []);
 });
 
-test('what a dead process has left of a message does not pass for its entry when it comes again', async (t) => {
+test('leftovers of a dead process are not taken for the entry when the message comes again', async (t) => {
   const fixture = await fileQueueFixture(t);
   const entry = newEntry(fixture.clock.now());
   await fixture.queue.prepare(entry, await fixture.message());
@@ -323,3 +323,24 @@ test('no more finished entries are remembered than there may be, and the newest 
     [undefined, undefined, 'delivered', 'delivered'],
   );
 });
+
+test('the newest finished entries stay after a restart, whichever was accepted first', async (t) => {
+  const fixture = await fileQueueFixture(t, { maxFinished: 1 });
+  const first = await accept(fixture);
+  const lease = await claimOne(fixture);
+  const second = await accept(fixture);
+  await finishOne(fixture);
+  await fixture.queue.settle(lease, settlement(lease, 'deferred', { at: fixture.clock.now() }));
+  await fixture.reopen();
+  fixture.clock.advance(5000);
+  await finishOne(fixture);
+  const queue = await fixture.afterCrash();
+  await queue.housekeep(fixture.clock.now());
+  assert.equal(await queue.find(second.uid), undefined);
+  assert.equal((await queue.find(first.uid))?.state, 'delivered');
+});
+
+async function finishOne(fixture: FileQueueFixture): Promise<void> {
+  const lease = await claimOne(fixture);
+  await fixture.queue.settle(lease, settlement(lease, 'delivered', { at: fixture.clock.now() }));
+}

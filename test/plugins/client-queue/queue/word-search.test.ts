@@ -16,7 +16,7 @@ const texts = fc.array(fc.constantFrom('a', 'B', 'é', 'É', '.', '$', '1', '"',
 });
 const text = texts.map((pieces) => pieces.join(''));
 
-test('a word is found in subject and Message-ID wherever it stands, and only there', () => {
+test('a word is found anywhere in subject and Message-ID, and only there', () => {
   fc.assert(
     fc.property(text, fc.option(text), text, fc.constantFrom(null, 'out'), (subject, internetMessageId, q, route) => {
       fc.pre(q !== '');

@@ -47,7 +47,7 @@ describe('what the doctor finds in the data folder', () => {
     assert.match(wide[1] ?? '', /^advice: Other users may look at .*users\.json \(mode 0644\)/);
   });
 
-  test('what belongs to somebody else', { skip: !isRoot && 'only root gives files away' }, async (t) => {
+  test('what belongs to another program', { skip: !isRoot && 'only root gives files away' }, async (t) => {
     const folder = await temporaryFolder(t);
     const data = join(folder, 'data');
     await mkdir(data, { mode: 0o700 });

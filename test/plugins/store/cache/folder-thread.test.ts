@@ -52,7 +52,7 @@ test('questions beyond the limit are refused until others have been answered', a
   assert.equal((await ask({ kind: 'totals' }))?.total, 1);
 });
 
-test('a thread that takes too long is ended, and whoever waits for it is told to come again', async (t) => {
+test('a thread that takes too long is ended, and its callers are asked to retry', async (t) => {
   const { ask } = await open(t, { timeLimitMs: 1 });
   await assert.rejects(Promise.all([ask({ kind: 'totals' }), ask({ kind: 'totals' })]), unavailable);
 });

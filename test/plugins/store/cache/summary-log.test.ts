@@ -67,7 +67,7 @@ test('what has gathered is written when it is much, and all of it can be read me
   log.close();
 });
 
-test('a log that is found is gone on with behind its last whole record', async (t) => {
+test('a log found at the start continues after its last whole record', async (t) => {
   const path = join(await temporaryFolder(t), 'a.summaries');
   const log = SummaryLog.begin({ path, folder: 'a' });
   for (const id of ['1', '2', '3']) log.append(record(id));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { provide } from '../../../../core/host/service.js';
+import { provide } from '../../../../core/contracts/service.js';
 import { directory, type Directory } from '../../../../core/contracts/directory.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';

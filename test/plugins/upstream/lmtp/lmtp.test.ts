@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { provide } from '../../../../core/host/service.js';
+import { provide } from '../../../../core/contracts/service.js';
 import { directory, type Directory, type MailUser } from '../../../../core/contracts/directory.js';
 import { parseAddress } from '../../../../core/mime/address.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';

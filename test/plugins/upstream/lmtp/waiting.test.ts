@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { directory, type Directory, type MailUser } from '../../../../core/contracts/directory.js';
-import { provide } from '../../../../core/host/service.js';
+import { provide } from '../../../../core/contracts/service.js';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, said, send, text } from '../proxy/proxy-fixture.js';

@@ -35,7 +35,7 @@ test('a message that has lost a recipient here is sent over the connection of it
   assert.deepEqual([sink.messages[0]?.recipients, sink.connections, told()], [[partner], 1, 1]);
 });
 
-test('connections of clients who stay are closed when their rule is changed, those in use behind the message', async (t) => {
+test('connections are closed when their rule changes, those in use after the message', async (t) => {
   const { sink, fixture, client } = await identified(t);
   await send(client, partner);
   const busy = await fixture.client();

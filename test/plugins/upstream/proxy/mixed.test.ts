@@ -43,19 +43,19 @@ describe('local and proxied recipients in one message', () => {
     assert.deepEqual([first.messages.length, holders()], [1, [`local ${local}`]]);
   });
 
-  test('(c) the server says later: nobody has it, and the sender comes again', async (t) => {
+  test('(c) the server defers: no recipient has it, and the sender retries', async (t) => {
     const { client, holders } = await between(t, { one: { steps: { dot: '450 4.7.1 Later' } } });
     assert.equal(await send(client, local, one), '450 4.7.1 Later');
     assert.deepEqual(holders(), []);
   });
 
-  test('(c) the connection is lost behind the dot: nobody here has it', async (t) => {
+  test('(c) the connection is lost after the dot: no recipient here has it', async (t) => {
     const { client, holders } = await between(t, { one: { steps: { dot: { reset: true } } } });
     assert.match(await send(client, local, one), /^451 4\.4\.2 /);
     assert.deepEqual(holders(), []);
   });
 
-  test('(b) the server refuses for good: the others have it, and a notice is owed', async (t) => {
+  test('(b) after a permanent refusal the others have it, and a notice is due', async (t) => {
     const { client, holders, target } = await between(t, { one: { steps: { dot: '554 5.6.0 Spam' } } });
     assert.match(await send(client, one, local), queued);
     assert.deepEqual(holders(), [`local ${local}`, `bounce ${one}`]);
@@ -66,7 +66,7 @@ describe('local and proxied recipients in one message', () => {
     });
   });
 
-  test('(b) the server refuses for good and nobody else is there: the sender hears it', async (t) => {
+  test('(b) a permanent refusal with no other recipient goes to the sender', async (t) => {
     const { client, holders } = await between(t, { one: { steps: { dot: '554 5.6.0 Spam' } } });
     assert.equal(await send(client, one, 'ben2@one.example'), '554 5.6.0 Spam');
     assert.deepEqual(holders(), []);
@@ -210,7 +210,7 @@ describe('(e) a server that speaks LMTP', () => {
     assert.equal(first.open, 0, 'a half-answered connection is not kept');
   });
 
-  test('that says goodbye in place of one reply: what it said behind it counts, so that nobody gets it twice', async (t) => {
+  test('that says goodbye in place of one reply: later replies count, so that no recipient gets it twice', async (t) => {
     const dot = [{ raw: '421 4.3.2 Bye\r\n250 2.0.0 B has it\r\n' }, { close: '' }] as const;
     const { client, holders } = await between(t, { one: lmtp({ dot }) });
     assert.match(await send(client, ...many), queued);

@@ -1,4 +1,4 @@
-import { provide, type ProvidedService } from '../../../../core/host/service.js';
+import { provide, type ProvidedService } from '../../../../core/contracts/service.js';
 import { systemClock } from '../../../../core/clock.js';
 import { relayQueue } from '../../../../core/contracts/relay-queue.js';
 import type { RelayQueue } from '../../../../plugins/client-queue/queue/relay-queue.js';

@@ -274,7 +274,7 @@ test('the original recipient is passed on as written', async (t) => {
 });
 
 describe('the identity of the client', () => {
-  test('is sent by XCLIENT where configured and offered, over a connection of its own', async (t) => {
+  test('is sent by XCLIENT where configured and offered, over a separate connection', async (t) => {
     const { client, sink, fixture } = await proxied(
       t,
       { capabilities: ['XCLIENT ADDR PORT HELO PROTO LOGIN'] },
@@ -290,7 +290,7 @@ describe('the identity of the client', () => {
     await sink.until(({ open }) => open === 1);
   });
 
-  test('is not told to a server that does not ask', async (t) => {
+  test('is not sent to a server that does not offer it', async (t) => {
     const { client, sink } = await proxied(t, {}, { xclient: true });
     assert.match(await send(client, partner), /^250 /);
     assert.ok(sink.commands.every((line) => !line.startsWith('XCLIENT')));

@@ -1,6 +1,6 @@
-import { ownerUsername } from '../http/accounts.js';
-import type { OwnerCall } from './command.js';
+import type { OwnerCall } from '../contracts/server.js';
 import { readLock } from '../disk/lock.js';
+import { ownerUsername } from '../http/accounts.js';
 import { startError } from '../problem.js';
 
 /** Calls the process that owns the data folder; undefined when none does. */

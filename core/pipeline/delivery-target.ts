@@ -1,7 +1,7 @@
 import type { Reply } from '../smtp/protocol/replies.js';
 import type { LinkTarget, SpooledMessage } from '../spool/spool.js';
-import type { Recipient, Transaction } from '../pipeline/transaction.js';
-import type { Hop } from '../pipeline/verdict.js';
+import type { Recipient, Transaction } from './transaction.js';
+import type { Hop } from './verdict.js';
 
 /** Result of one recipient. Live targets and LMTP give each its own reply. */
 export type RecipientOutcome =
@@ -50,9 +50,9 @@ export interface DeliveryTarget {
 }
 
 export interface Delivery {
-  /** Makes everything durable but invisible. */
+  /** Prepares as far as nothing becomes visible; durable at the latest when `commit` resolves. */
   body(message: SpooledMessage): Promise<void>;
-  /** Only links; one outcome per recipient given to `start`, in that order. When it throws, nothing remains. */
+  /** Makes it visible or hands it on; one outcome per recipient given to `start`, in that order. When it throws, nothing remains. */
   commit(): Promise<readonly RecipientOutcome[]>;
   /**
    * After every target of the message has committed, never after an abort: irrevocable work may begin. Never throws.

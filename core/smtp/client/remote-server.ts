@@ -39,8 +39,8 @@ export interface ClientIdentity {
   readonly LOGIN?: string;
 }
 
-/** One server and how to talk to it. Equal destinations may share connections. */
-export interface Destination {
+/** One server and how to talk to it. Equal servers may share connections. */
+export interface RemoteServer {
   /** IP address to dial. Names are resolved beforehand (`core/dns`), so that the checked address is the dialled one. */
   readonly address: string;
   readonly port: number;
@@ -69,36 +69,36 @@ export interface CallOptions {
   readonly clock?: Clock;
 }
 
-const keys = new WeakMap<Destination, string>();
+const keys = new WeakMap<RemoteServer, string>();
 const secret = randomBytes(16);
 
-/** Pool key of a destination. Depends on the password without revealing it. */
-export function destinationKey(destination: Destination): string {
-  const known = keys.get(destination);
+/** Pool key of a server. Depends on the password without revealing it. */
+export function serverKey(server: RemoteServer): string {
+  const known = keys.get(server);
   if (known !== undefined) return known;
-  const { address, port, host, localAddress, protocol, extensions = true, tls, auth, helloName } = destination;
+  const { address, port, host, localAddress, protocol, extensions = true, tls, auth, helloName } = server;
   const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? ''];
   const password = auth && createHmac('sha256', secret).update(auth.password).digest('base64');
   const account = [auth?.username ?? '', password ?? '', auth?.plaintext ?? ''];
   const made = JSON.stringify([protocol, extensions, address, port, host, localAddress, helloName, security, account]);
-  keys.set(destination, made);
+  keys.set(server, made);
   return made;
 }
 
 /** Whether TLS is mandatory: credentials never go in clear text, except to this machine where that is allowed. */
-export function requiresTls(destination: Destination): boolean {
-  const { tls, auth } = destination;
+export function requiresTls(server: RemoteServer): boolean {
+  const { tls, auth } = server;
   if (tls.mode === 'require' || tls.mode === 'implicit') return true;
-  return auth !== undefined && !allowsClearAuth(destination);
+  return auth !== undefined && !allowsClearAuth(server);
 }
 
 /** Whether the certificate must be verified. */
-export function verifies(destination: Destination): boolean {
-  const { tls } = destination;
-  return tls.verify !== false && (tls.mode === 'implicit' || requiresTls(destination));
+export function verifies(server: RemoteServer): boolean {
+  const { tls } = server;
+  return tls.verify !== false && (tls.mode === 'implicit' || requiresTls(server));
 }
 
-export function allowsClearAuth({ auth, address }: Destination): boolean {
+export function allowsClearAuth({ auth, address }: RemoteServer): boolean {
   return auth?.plaintext === 'loopback' && isLoopbackAddress(address);
 }
 

@@ -1,0 +1,118 @@
+import { createPrivateKey } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Readable } from 'node:stream';
+import { parseAddressList } from '../../../core/mime/address-list.js';
+import { scanHeader } from '../../../core/mime/header.js';
+import { problem } from '../../../core/problem.js';
+
+/** The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
+export function signingDomain(head: Buffer, sender: string | null, signer: DkimSigner): string | undefined {
+  const from = scanHeader(head).first('from') ?? '';
+  const authors = parseAddressList(from).map(({ address }) => domainOf(address));
+  return [...authors, domainOf(sender ?? '')].find((domain) => domain !== '' && signer.signs(domain));
+}
+
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+
+interface DkimKeySettings {
+  readonly selector: string;
+  /** File of the private key, PEM. */
+  readonly key: string;
+}
+
+interface Key {
+  readonly selector: string;
+  readonly pem: string;
+}
+
+/** Fields that are signed if present; those that relays add or change are not. */
+const signedFields = [
+  'From',
+  'Sender',
+  'Reply-To',
+  'Subject',
+  'Date',
+  'Message-ID',
+  'To',
+  'Cc',
+  'MIME-Version',
+  'Content-Type',
+  'Content-Transfer-Encoding',
+  'In-Reply-To',
+  'References',
+  'Auto-Submitted',
+  'List-Id',
+  'List-Unsubscribe',
+  'List-Unsubscribe-Post',
+];
+
+/**
+ * Signs mail of the domains that have a key (RFC 6376, RFC 8463), each time it is sent. A key of a parent domain does not
+ * count. Not signed: what goes to targets of this server (mailboxes, LMTP, proxy), and what `/client/send` sends.
+ */
+export class DkimSigner {
+  readonly #keys: ReadonlyMap<string, Key>;
+
+  /**
+   * @param keys by domain
+   * @param folder what relative paths are relative to
+   * @throws Problem `invalid` for a file that cannot be read or holds no private key
+   */
+  constructor(keys: Readonly<Record<string, DkimKeySettings>>, folder: string) {
+    this.#keys = new Map(
+      Object.entries(keys).map(([domain, { selector, key }]) => [
+        domain.toLowerCase(),
+        { selector, pem: readKey(domain, resolve(folder, key)) },
+      ]),
+    );
+  }
+
+  /** Whether mail of any domain is signed. */
+  get active(): boolean {
+    return this.#keys.size > 0;
+  }
+
+  /** Whether mail from that domain is signed. */
+  signs(domain: string): boolean {
+    return this.#keys.has(domain.toLowerCase());
+  }
+
+  /** The header field to prepend, with its line end. */
+  async signature(domain: string, message: Buffer | Readable, now: Date): Promise<Buffer> {
+    const key = this.#keys.get(domain.toLowerCase());
+    if (key === undefined) throw new Error(`there is no key for ${domain}`);
+    // Loaded on first use: only signing needs it.
+    const { dkimSign } = await import('mailauth/lib/dkim/sign.js');
+    const { signatures, errors } = await dkimSign(message, {
+      canonicalization: 'relaxed/relaxed',
+      signTime: now,
+      headerList: signedFields,
+      signingDomain: domain,
+      selector: key.selector,
+      privateKey: key.pem,
+      signatureData: [{ signingDomain: domain, selector: key.selector, privateKey: key.pem }],
+    });
+    const [failure] = errors;
+    if (failure !== undefined) throw new Error(`mail of ${domain} could not be signed`, { cause: failure });
+    return Buffer.from(signatures);
+  }
+}
+
+function readKey(domain: string, path: string): string {
+  const invalid = (why: string, cause?: unknown) =>
+    problem('invalid', { detail: `plugins.client-queue.dkim: the key of ${domain}, ${path}, ${why}.`, cause });
+  let pem: string;
+  try {
+    pem = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw invalid('cannot be read', error);
+  }
+  try {
+    const { asymmetricKeyType: type } = createPrivateKey(pem);
+    if (type === 'rsa' || type === 'ed25519') return pem;
+  } catch (error) {
+    throw invalid('is no private key in PEM', error);
+  }
+  throw invalid('is neither of RSA nor of Ed25519');
+}

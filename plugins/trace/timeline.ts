@@ -1,0 +1,189 @@
+import { targets } from '../../core/contracts/targets.js';
+import type { TraceLog } from './trace-log.js';
+import { baseId, keyOf, type SessionRecord, type TraceRecord } from './trace-record.js';
+
+export type Tone = 'neutral' | 'info' | 'good' | 'warn' | 'bad';
+
+/** One step of a message, or of a refusal. */
+export interface Step {
+  /** ISO 8601. */
+  readonly at: string;
+  readonly what: string;
+  readonly detail: string;
+  readonly tone: Tone;
+  /** Page about it. */
+  readonly href: string | null;
+}
+
+/** What became of one message, or of one that was refused. */
+export interface Trace {
+  /** Id of the transaction; null for a refusal before there was one. */
+  readonly id: string | null;
+  readonly session: string;
+  readonly messageId: string | null;
+  /** Empty for the null reverse-path. */
+  readonly sender: string;
+  readonly recipients: readonly string[];
+  readonly at: string;
+  /** The last state of each recipient in one word; `rejected` for a refusal. */
+  readonly states: readonly string[];
+  readonly steps: readonly Step[];
+}
+
+type Accepted = Extract<TraceRecord, { kind: 'accepted' }>;
+type Rejected = Extract<TraceRecord, { kind: 'rejected' }>;
+type Outcome = Extract<TraceRecord, { kind: 'outcome' }>;
+
+const maxRecords = 1000;
+/** Of an entry of the queue or of a notice. */
+const longId = /^[0-9a-z]{20}-./;
+
+/**
+ * Traces of messages with that id, Message-ID or address, or of that session, newest first.
+ *
+ * @param before milliseconds since 1970
+ */
+export async function tracesOf(
+  log: TraceLog,
+  text: string,
+  { before, limit }: { readonly before?: number; readonly limit: number },
+): Promise<readonly Trace[]> {
+  const plain = keyOf(text);
+  const key = longId.test(plain) ? baseId(plain) : plain;
+  const found = await log.find(key, { limit: limit * 2, ...(before !== undefined && { before }) });
+  const ids = new Set<string>();
+  const traces: Trace[] = [];
+  for (const record of found) {
+    if (traces.length === limit) break;
+    if (record.kind === 'rejected') {
+      traces.push(refusalTrace(record));
+      continue;
+    }
+    const id = baseId(record.id);
+    if (ids.has(id)) continue;
+    ids.add(id);
+    traces.push(messageTrace(id, await log.find(id, { limit: maxRecords })));
+  }
+  return traces;
+}
+
+function refusalTrace(record: Rejected): Trace {
+  const { session, at, stage, sender, recipient, reply } = record;
+  return {
+    id: null,
+    session: session.id,
+    messageId: null,
+    sender: sender ?? '',
+    recipients: recipient === undefined ? [] : [recipient],
+    at: iso(at),
+    states: ['rejected'],
+    steps: [
+      ...sessionSteps(session),
+      step(at, 'Rejected', `at ${stage}: ${reply.code} ${reply.status} ${reply.text}`, 'bad'),
+    ],
+  };
+}
+
+/** @param records of one id, newest first: of the message, of its entries in the queue, and of notices about it */
+function messageTrace(id: string, records: readonly TraceRecord[]): Trace {
+  const ordered = records.toReversed();
+  const accepted = ordered.filter((one): one is Accepted => one.kind === 'accepted');
+  const own = accepted.filter((one) => one.id === id);
+  const notices = accepted.filter((one) => one.id !== id);
+  const outcomes = ordered.filter((one): one is Outcome => one.kind === 'outcome');
+  const [first] = own;
+  const last = new Map(own.flatMap(({ recipients }) => recipients.map((one) => [one.address, stateOf(one)])));
+  for (const { id: entry, recipient, status } of outcomes) if (baseId(entry) === id) last.set(recipient, status);
+  const at = first?.at ?? ordered[0]?.at ?? 0;
+  return {
+    id,
+    session: first?.session.id ?? '',
+    messageId: first?.messageId ?? null,
+    sender: first?.sender ?? outcomes[0]?.sender ?? '',
+    recipients: [...last.keys()],
+    at: iso(at),
+    states: [...new Set(last.values())],
+    steps: [
+      ...(first === undefined ? [] : [...sessionSteps(first.session), acceptedStep(first)]),
+      ...own.flatMap(recipientSteps),
+      ...[...outcomes.map(outcomeStep), ...notices.map(noticeStep)].toSorted((a, b) => (a.at < b.at ? -1 : 1)),
+    ],
+  };
+}
+
+const stateOf = ({ target, discarded }: Accepted['recipients'][number]): string => {
+  if (discarded === true) return 'discarded';
+  return target === targets.relay ? 'queued' : 'delivered';
+};
+
+function sessionSteps({ since, listener, remote, hello, tls, user }: SessionRecord): readonly Step[] {
+  const at = Date.parse(since);
+  const via = hello === undefined ? '' : `, greeting as ${hello}`;
+  return [
+    step(at, 'Connected', `${remote || 'this server'} to listener ${listener}${via}`),
+    ...(tls === undefined ? [] : [step(at, 'Encrypted', tls)]),
+    ...(user === undefined ? [] : [step(at, 'Signed in', user)]),
+  ];
+}
+
+function acceptedStep({ at, sender, size, ms, messageId }: Accepted): Step {
+  const from = `from <${sender}>${messageId === undefined ? '' : `, ${messageId}`}`;
+  return step(at, 'Accepted', `${from}: ${size.toLocaleString('en')} bytes, durable after ${ms} ms`, 'good');
+}
+
+function recipientSteps({ at, id, recipients }: Accepted): readonly Step[] {
+  return recipients.map((one) => {
+    const { address, target, destination = '' } = one;
+    if (one.discarded === true) return step(at, 'Discarded', `${address}: accepted and not stored`, 'warn');
+    if (target === targets.mailbox)
+      return step(at, 'Delivered', `${address} to the mailbox ${destination}`, 'good', pageOf(destination));
+    if (target === targets.relay)
+      return step(at, 'Queued', `${address} for ${destination}`, 'info', `/client/queue/${id}`);
+    return step(at, 'Delivered', `${address} to ${target ?? 'no target'} ${destination}`, 'good');
+  });
+}
+
+const tones: Readonly<Record<string, Tone>> = {
+  delivered: 'good',
+  deferred: 'warn',
+  held: 'warn',
+  bounced: 'bad',
+  expired: 'bad',
+};
+const words: Readonly<Record<string, string>> = {
+  delivered: 'Delivered',
+  deferred: 'Deferred',
+  held: 'Held',
+  bounced: 'Bounced',
+  expired: 'Expired',
+  deleted: 'Deleted',
+};
+
+function outcomeStep({ at, id, recipient, status, target, attempts, reply, reason, nextAttemptAt }: Outcome): Step {
+  const said =
+    reply === null
+      ? ''
+      : `: ${reply.host === null ? '' : `${reply.host} said `}${reply.code} ${reply.status} ${reply.text}`;
+  const next = nextAttemptAt === null ? '' : `; next attempt ${iso(nextAttemptAt).slice(0, 19)}Z`;
+  const why = reason === undefined ? '' : ` (${reason})`;
+  const detail = `${recipient} by ${target}, attempt ${attempts}${said}${why}${next}`;
+  return step(at, words[status] ?? status, detail, tones[status] ?? 'neutral', `/client/queue/${id}`);
+}
+
+const noticeStep = ({ at, id, recipients }: Accepted): Step =>
+  step(at, 'Notice', `sent to ${recipients.map(({ address }) => address).join(', ')}`, 'info', `/client/queue/${id}`);
+
+function pageOf(mailbox: string): string | null {
+  const at = mailbox.lastIndexOf('@');
+  if (at < 0) return null;
+  return `/store/${encodeURIComponent(mailbox.slice(at + 1))}/${encodeURIComponent(mailbox.slice(0, at))}`;
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString();
+const step = (at: number, what: string, detail: string, tone: Tone = 'neutral', href: string | null = null): Step => ({
+  at: iso(at),
+  what,
+  detail,
+  tone,
+  href,
+});

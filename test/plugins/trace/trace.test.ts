@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { z } from 'zod';
+import { lines } from '../../support/delivery.js';
+import { startInProcess } from '../../support/in-process-server.js';
+import { freeListeners } from '../../support/server-process.js';
+import { SmtpClient } from '../../support/smtp-client.js';
+import { until } from '../../support/until.js';
+
+const Traces = z.object({
+  traces: z.array(
+    z.object({
+      id: z.string().nullable(),
+      session: z.string(),
+      states: z.array(z.string()),
+      steps: z.array(z.object({ what: z.string(), detail: z.string(), href: z.string().nullable() })),
+    }),
+  ),
+});
+const List = z.object({ items: z.array(z.object({ id: z.string().nullable(), states: z.array(z.string()) })) });
+const routes = JSON.stringify({ dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example'] } });
+const config = `{
+  smtp: { listeners: ${freeListeners}, relayNetworks: ['127.0.0.0/8'] },
+  plugins: { 'client-queue': { routes: ${routes} } },
+}`;
+const message = lines('From: anna@far.example', 'Message-ID: <One@far.example>', 'Subject: x', '', 'text');
+
+async function send(port: number, from: string, to: readonly string[]): Promise<readonly number[]> {
+  const client = await SmtpClient.greeted({ port });
+  const codes: number[] = [(await client.command(`MAIL FROM:<${from}>`)).code];
+  for (const address of to) codes.push((await client.command(`RCPT TO:<${address}>`)).code);
+  if (!codes.some((code) => code >= 300)) codes.push((await client.data(message)).code);
+  client.close();
+  return codes;
+}
+
+suite('a trace', () => {
+  test('has every step of a message, from the connection to the attempt, by each of its ids', async (t) => {
+    const server = await startInProcess(t, config);
+    const { admin } = server;
+    const to = ['postmaster@localhost', 'bob@dead.example'];
+    assert.deepEqual(await send(server.portOf('mx'), 'anna@far.example', to), [250, 250, 250, 250]);
+    const trace = async (id: string) => Traces.parse(await admin.json(`/trace/${encodeURIComponent(id)}`)).traces[0];
+    const found = await until('the attempt', async () => {
+      const one = await trace('<one@FAR.example>').catch(() => undefined);
+      return one?.steps.some(({ what }) => what === 'Deferred') === true ? one : undefined;
+    });
+    assert.deepEqual(
+      found.steps.map(({ what }) => what),
+      ['Connected', 'Accepted', 'Delivered', 'Queued', 'Deferred'],
+    );
+    assert.deepEqual(found.states, ['delivered', 'deferred']);
+    assert.equal(found.steps[2]?.href, '/store/localhost/postmaster');
+    assert.equal(found.steps[3]?.href, `/client/queue/${found.id}`);
+    assert.match(found.steps[4]?.detail ?? '', /bob@dead\.example by relay, attempt 1: 451 4\.4\.1 .*refused/);
+    for (const id of [found.id ?? '', found.session, `${found.id}-x`]) assert.equal((await trace(id))?.id, found.id);
+    const { items } = List.parse(await admin.json('/trace?address=BOB@dead.example'));
+    assert.deepEqual(items, [{ id: found.id, states: ['delivered', 'deferred'] }]);
+    const later = `&since=${new Date(Date.now() + 60_000).toISOString()}`;
+    assert.deepEqual(List.parse(await admin.json(`/trace?address=bob@dead.example${later}`)).items, []);
+    assert.match(await admin.page(`/trace/${found.id}`), /anna@far\.example → postmaster@localhost, bob@dead\.example/);
+    const one = await admin.request(`/trace?address=${found.id}`, { accept: 'text/html' });
+    assert.deepEqual([one.status, one.headers.get('location')], [303, `/trace/${found.id}`]);
+    assert.match(await admin.page(`/client/queue/${found.id}`), new RegExp(`href="/trace\\?address=${found.id}"`));
+  });
+
+  test('ends with the notice to the sender', async (t) => {
+    const server = await startInProcess(t, config);
+    const { admin } = server;
+    assert.deepEqual(await send(server.portOf('mx'), 'postmaster@localhost', ['bob@dead.example']), [250, 250, 250]);
+    const first = async () => Traces.parse(await admin.json('/trace/one@far.example')).traces[0];
+    const { id } = await until('the trace', () => first().catch(() => undefined));
+    await admin.json('/client/queue/bounce', { json: { uid: id } });
+    const steps = await until('the notice', async () => {
+      const found = (await first())?.steps.map(({ what }) => what) ?? [];
+      return found.includes('Notice') ? found : undefined;
+    });
+    assert.deepEqual(steps.slice(-2).toSorted(), ['Bounced', 'Notice']);
+  });
+
+  test('shows a refused recipient, and nothing that is not known', async (t) => {
+    const server = await startInProcess(t, config);
+    const { admin } = server;
+    assert.deepEqual(await send(server.portOf('mx'), '', ['none@localhost']), [250, 550]);
+    const found = await until('the refusal', async () => {
+      const { items } = List.parse(await admin.json('/trace?address=none@localhost'));
+      return items.length > 0 ? items : undefined;
+    });
+    assert.deepEqual(found, [{ id: null, states: ['rejected'] }]);
+    assert.equal((await admin.request('/trace/unknown', { accept: 'application/json' })).status, 404);
+    assert.equal((await admin.request(`/trace/${'x'.repeat(999)}`, { accept: 'application/json' })).status, 400);
+  });
+});
+
+test('without days there is no trace, and no page of it', async (t) => {
+  const { admin } = await startInProcess(
+    t,
+    `{ smtp: { listeners: ${freeListeners} }, plugins: { trace: { traceDays: 0 } } }`,
+  );
+  assert.equal((await admin.request('/trace', { accept: 'application/json' })).status, 404);
+});
