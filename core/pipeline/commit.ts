@@ -3,13 +3,16 @@ import type { Delivery, DeliveryTarget, RecipientOutcome } from './delivery-targ
 import type { Log } from '../log/log.js';
 import { type Reply, replyToError } from '../smtp/protocol/replies.js';
 import type { SpooledMessage } from '../spool/spool.js';
-import type { DraftRecipient, Transaction } from './transaction.js';
+import type { DraftRecipient, Recipient, Transaction } from './transaction.js';
 
 /** Targets that take over recipients whose own target fails, so that the client still gets its 250. */
 const ownerTargets = { deferred: targets.retry, refused: targets.bounce } as const;
 
 interface CommitContext extends GroupContext {
-  /** False for an unknown sender at an MX: the client retries, since a DSN might go to a forged address. */
+  /**
+   * False for an unknown sender at an MX: the client retries, since a DSN might go to a forged address. For ordinary
+   * targets: what a live one has sent cannot be taken back.
+   */
   readonly mayReassign: boolean;
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
 }
@@ -20,8 +23,8 @@ export interface CommitResult {
   readonly aborted: boolean;
   /** Results of the targets; incomplete when aborted. */
   readonly outcomes: readonly GroupOutcome[];
-  /** Recipients that another target took over; meaningless when aborted. */
-  readonly owned: ReadonlySet<DraftRecipient>;
+  /** Recipients that another target took over, with its hop; meaningless when aborted. */
+  readonly owned: ReadonlyMap<DraftRecipient, Recipient>;
 }
 
 /**
@@ -32,7 +35,7 @@ export class DeliveryCommit {
   readonly #context: CommitContext;
   readonly #groups: readonly DeliveryGroup[];
   readonly #owners: DeliveryGroup[] = [];
-  readonly #owned = new Set<DraftRecipient>();
+  readonly #owned = new Map<DraftRecipient, Recipient>();
 
   constructor(members: readonly DraftRecipient[], context: CommitContext) {
     this.#context = context;
@@ -121,14 +124,15 @@ export class DeliveryCommit {
   /** Commits the undelivered recipients to the targets that take them over. False when one would have no owner. */
   async #prepareOwners(undelivered: readonly GroupOutcome[]): Promise<boolean> {
     const byOwner = grouped(undelivered, ({ outcome }) => ownerTargets[outcome === 'refused' ? 'refused' : 'deferred']);
-    const owners = [...byOwner].map(([name, ofOwner]) =>
-      this.#group(
-        name,
-        ofOwner.map((orphan) => forOwner(name, orphan)),
-      ),
-    );
+    const owners = [...byOwner].map(([name, ofOwner]) => {
+      const members = ofOwner.map((one) => {
+        const taken = forOwner(name, one);
+        this.#owned.set(one.member, taken.recipient);
+        return taken;
+      });
+      return this.#group(name, members);
+    });
     this.#owners.push(...owners);
-    for (const { member } of undelivered) this.#owned.add(member);
     await all(owners, (group) => group.start());
     if (owners.some((group) => group.failed)) return false;
     await all(owners, (group) => group.body());

@@ -134,29 +134,32 @@ class MessageDelivery {
     try {
       const result = await (isEach ? commit.perRecipient() : commit.atomically());
       this.#emitOutcomes(result, transaction);
-      return this.#resultOf(result, members);
+      return this.#resultOf(result, draft);
     } finally {
       // Otherwise every step has been awaited.
       if (this.#deadline.over) this.#settled = commit.settled();
     }
   }
 
-  #resultOf(result: CommitResult, members: readonly DraftRecipient[]): DeliveryResult {
+  #resultOf(result: CommitResult, draft: EnvelopeDraft): DeliveryResult {
     const answers = this.#transaction.recipients.map(() => this.#taken);
     const failure = worstOf(result.outcomes);
     if (result.aborted) {
       const answer = failure ?? replies.fault;
-      for (const { position } of members) if (position !== undefined) answers[position] = answer;
-      return { summary: answer, replies: answers };
+      for (const { recipient, position } of draft.recipients)
+        if (position !== undefined && !recipient.discarded) answers[position] = answer;
+      return { summary: answer, replies: answers, recipients: [] };
     }
+    const recipients = draft.recipients.flatMap(({ recipient }) => (recipient.discarded ? recipient : []));
     for (const { member, outcome, reply } of result.outcomes) {
-      const isTaken = outcome === 'delivered' || result.owned.has(member);
-      if (member.position !== undefined && !isTaken) answers[member.position] = reply ?? replies.fault;
+      const taken = outcome === 'delivered' ? member.recipient : result.owned.get(member);
+      if (taken !== undefined) recipients.push(taken);
+      if (member.position !== undefined && taken === undefined) answers[member.position] = reply ?? replies.fault;
       if (member.position !== undefined && outcome === 'delivered') answers[member.position] = reply ?? this.#taken;
     }
     const isAnyTaken = answers.some(({ code }) => code < 300);
     const summary = isAnyTaken ? this.#taken : (failure ?? replies.fault);
-    return { summary: commonYes(answers) ?? summary, replies: answers };
+    return { summary: commonYes(answers) ?? summary, replies: answers, recipients };
   }
 
   #emitOutcomes({ aborted, outcomes, owned }: CommitResult, transaction: Transaction): void {
@@ -190,7 +193,9 @@ class MessageDelivery {
   }
 
   #toAll(answer: Reply): DeliveryResult {
-    return { summary: answer, replies: this.#transaction.recipients.map(() => answer) };
+    const { recipients } = this.#transaction;
+    const discarded = answer.code < 300 ? recipients.map((recipient) => ({ ...recipient, discarded: true })) : [];
+    return { summary: answer, replies: recipients.map(() => answer), recipients: discarded };
   }
 
   /** Released at once, unless a target still works on the message after its deadline. */
@@ -289,7 +294,8 @@ class EnvelopeDraft {
 }
 
 function withRecipients(transaction: Transaction, recipients: readonly Recipient[]): Transaction {
-  const { id, session, reversePath, declaredSize, body, smtputf8, dsn, repeatable, fresh, notes } = transaction;
+  const { id, session, reversePath, declaredSize, body, smtputf8, dsn, repeatable, fresh, stranger, notes } =
+    transaction;
   return {
     id,
     session,
@@ -300,6 +306,7 @@ function withRecipients(transaction: Transaction, recipients: readonly Recipient
     ...(dsn !== undefined && { dsn }),
     ...(repeatable !== undefined && { repeatable }),
     ...(fresh !== undefined && { fresh }),
+    ...(stranger !== undefined && { stranger }),
     recipients,
     notes,
   };

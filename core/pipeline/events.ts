@@ -131,7 +131,10 @@ function emitAll(): void {
 export interface WatchedEvents {
   /** A message got its 250. */
   readonly accepted: {
+    /** As received: its recipients are those of RCPT. */
     readonly transaction: Transaction;
+    /** As hooks left them, each with the target that has the message, or discarded. */
+    readonly recipients: readonly Recipient[];
     readonly size: number;
     readonly ms: number;
     /** With brackets; undefined when the header has none. */

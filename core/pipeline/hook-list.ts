@@ -5,7 +5,7 @@ import type { DeliveryDeadline } from './commit.js';
 import type { WatchedEvent, WatchedEvents } from './events.js';
 import type { HookOptions, Phase, StageInput } from './hook.js';
 import type { AuthenticatedUser, Hop, Stage } from './verdict.js';
-import type { Transaction } from './transaction.js';
+import type { Recipient, Transaction } from './transaction.js';
 
 /** The combined decision of the hooks of a stage. */
 export type Decision =
@@ -20,6 +20,8 @@ export interface DeliveryResult {
   readonly summary: Reply;
   /** One per recipient of the transaction, in its order, duplicates included: the answer over LMTP (RFC 2033 §4.2). */
   readonly replies: readonly Reply[];
+  /** Those that the server has accepted, as hooks left them, each with the target that has it; or discarded. */
+  readonly recipients: readonly Recipient[];
 }
 
 /** The pipeline of a transaction: the hooks and targets that existed when it began. */

@@ -67,10 +67,10 @@ export class PipelineSubmission implements SubmissionService {
     const { size } = message;
     const messageId = messageIdOf(message.head);
     // The snapshot releases the message in every case.
-    const { summary } = await snapshot.deliver(transaction, message);
+    const { summary, recipients: taken } = await snapshot.deliver(transaction, message);
     if (summary.code >= 300) throw refused('The message is refused', summary);
     const ms = this.#input.clock.monotonic() - started;
-    snapshot.emit('accepted', { transaction, size, ms, messageId });
+    snapshot.emit('accepted', { transaction, recipients: taken, size, ms, messageId });
     const { id, recipients } = transaction;
     this.#input.log.info(
       { transaction: id, messageId, recipients: recipients.length, size, ms: Math.round(ms) },

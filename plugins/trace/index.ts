@@ -47,8 +47,9 @@ function recordMail({ clock, smtp }: PluginContext, traces: TraceLog): void {
   smtp.watch('outcome', (outcome) => recordOutcome(outcome, traces));
 }
 
-function recordAccepted({ transaction, size, ms, messageId }: WatchedEvents['accepted'], traces: TraceLog, at: number) {
-  const { id, reversePath, recipients } = transaction;
+function recordAccepted(accepted: WatchedEvents['accepted'], traces: TraceLog, at: number): void {
+  const { transaction, recipients, size, ms, messageId } = accepted;
+  const { id, reversePath } = transaction;
   const session = sessionRecord(transaction.session);
   for (let first = 0; first < recipients.length; first += maxRecipients) {
     traces.add({

@@ -111,9 +111,17 @@ function messageTrace(id: string, records: readonly TraceRecord[]): Trace {
   };
 }
 
+/** Targets that put mail into the queue, under the id of the message and a suffix. */
+const queued: ReadonlyMap<string, { readonly state: string; readonly suffix: string; readonly tone: Tone }> = new Map([
+  [targets.relay, { state: 'queued', suffix: '', tone: 'info' }],
+  [targets.retry, { state: 'queued', suffix: '-retry', tone: 'info' }],
+  [targets.bounce, { state: 'bounced', suffix: '-bounce', tone: 'bad' }],
+  [targets.hold, { state: 'held', suffix: '-hold', tone: 'warn' }],
+]);
+
 const stateOf = ({ target, discarded }: Accepted['recipients'][number]): string => {
   if (discarded === true) return 'discarded';
-  return target === targets.relay ? 'queued' : 'delivered';
+  return queued.get(target ?? '')?.state ?? 'delivered';
 };
 
 function sessionSteps({ since, listener, remote, hello, tls, user }: SessionRecord): readonly Step[] {
@@ -136,9 +144,12 @@ function recipientSteps({ at, id, recipients }: Accepted): readonly Step[] {
     const { address, target, destination = '' } = one;
     if (one.discarded === true) return step(at, 'Discarded', `${address}: accepted and not stored`, 'warn');
     if (target === targets.mailbox)
-      return step(at, 'Delivered', `${address} to the mailbox ${destination}`, 'good', pageOf(destination));
-    if (target === targets.relay)
-      return step(at, 'Queued', `${address} for ${destination}`, 'info', `/client/queue/${id}`);
+      return step(at, 'Delivered', `${address} to the mailbox ${destination}`, 'good', mailboxHref(destination));
+    const entry = queued.get(target ?? '');
+    if (entry !== undefined) {
+      const detail = destination === '' ? address : `${address} for ${destination}`;
+      return step(at, words[entry.state] ?? entry.state, detail, entry.tone, `/client/queue/${id}${entry.suffix}`);
+    }
     return step(at, 'Delivered', `${address} to ${target ?? 'no target'} ${destination}`, 'good');
   });
 }
@@ -157,6 +168,7 @@ const words: Readonly<Record<string, string>> = {
   bounced: 'Bounced',
   expired: 'Expired',
   deleted: 'Deleted',
+  queued: 'Queued',
 };
 
 function outcomeStep({ at, id, recipient, status, target, attempts, reply, reason, nextAttemptAt }: Outcome): Step {
@@ -173,7 +185,7 @@ function outcomeStep({ at, id, recipient, status, target, attempts, reply, reaso
 const noticeStep = ({ at, id, recipients }: Accepted): Step =>
   step(at, 'Notice', `sent to ${recipients.map(({ address }) => address).join(', ')}`, 'info', `/client/queue/${id}`);
 
-function pageOf(mailbox: string): string | null {
+function mailboxHref(mailbox: string): string | null {
   const at = mailbox.lastIndexOf('@');
   if (at < 0) return null;
   return `/store/${encodeURIComponent(mailbox.slice(at + 1))}/${encodeURIComponent(mailbox.slice(0, at))}`;

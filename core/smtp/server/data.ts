@@ -159,7 +159,7 @@ export class DataPhase {
     } catch (error) {
       this.#context.log.error({ err: error, transaction: this.#transaction.id }, 'a delivery failed');
     }
-    return { summary: replies.fault, replies: recipients.map(() => replies.fault) };
+    return { summary: replies.fault, replies: recipients.map(() => replies.fault), recipients: [] };
   }
 
   #refused(refusal: Reply): readonly Reply[] {
@@ -183,7 +183,7 @@ export class DataPhase {
         transaction: id,
         sender: this.#transaction.reversePath?.address ?? '<>',
         recipients: recipients.length,
-        to: recipients.slice(0, maxLoggedRecipients).map(({ address, hop }) => ({
+        to: result.recipients.slice(0, maxLoggedRecipients).map(({ address, hop }) => ({
           recipient: address.address,
           target: hop?.target,
           destination: hop?.destination,
@@ -194,7 +194,13 @@ export class DataPhase {
       },
       'accepted',
     );
-    hooks.emit('accepted', { transaction: this.#transaction, size, ms, messageId: this.#messageId });
+    hooks.emit('accepted', {
+      transaction: this.#transaction,
+      recipients: result.recipients,
+      size,
+      ms,
+      messageId: this.#messageId,
+    });
   }
 
   #note(refusal: Reply): void {

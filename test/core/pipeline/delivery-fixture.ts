@@ -48,4 +48,8 @@ export const summary = ({ summary }: DeliveryResult): string =>
 
 export const codes = ({ replies }: DeliveryResult): readonly number[] => replies.map(({ code }) => code);
 
+/** Each recipient that was accepted, and the target that has it. */
+export const whereabouts = ({ recipients }: DeliveryResult): readonly string[] =>
+  recipients.map(({ address, hop, discarded }) => `${address.address} ${discarded ? 'discarded' : hop?.target}`);
+
 export const queued = '250 2.0.0 Ok: queued as id1';

@@ -4,7 +4,7 @@ import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { DeliveryDeadline } from '../../../core/pipeline/commit.js';
-import { codes, deliveryOf, queued, summary } from './delivery-fixture.js';
+import { codes, deliveryOf, queued, summary, whereabouts } from './delivery-fixture.js';
 import { deferred, refused, type Step } from './fake-target.js';
 import { recipientOf } from './pipeline-fixture.js';
 
@@ -109,7 +109,9 @@ describe('a message for several targets', () => {
       retry: {},
       bounce: {},
     });
-    assert.equal(summary(await work.deliver(['a@one', 'b@two', 'c@three'])), queued);
+    const result = await work.deliver(['a@one', 'b@two', 'c@three']);
+    assert.equal(summary(result), queued);
+    assert.deepEqual(whereabouts(result), ['a@one one', 'b@two retry', 'c@three bounce']);
     assert.deepEqual(work.holders(), ['a@one', 'b@two', 'c@three']);
     const { hop } = work.fake('retry').recipients[0] ?? {};
     assert.deepEqual(hop?.data, {

@@ -5,7 +5,9 @@ import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { accept, change, defer, discard, hold, next, reject, route } from '../../../core/pipeline/verdict.js';
-import { codes, deliveryOf, queued, summary } from './delivery-fixture.js';
+import { codes, deliveryOf, queued, summary, whereabouts } from './delivery-fixture.js';
+import { deferred } from './fake-target.js';
+import { transactionOf } from './pipeline-fixture.js';
 
 const local = '451 4.3.0 Local error, try again later';
 const add = (name: string, value: string) => ({ change: 'add-header', name, value }) as const;
@@ -33,7 +35,9 @@ describe('hooks of a whole message', () => {
     test(`discard it in stage ${stage}: the reply is 250, and no recipient has it`, async () => {
       const work = deliveryOf({ one: {} });
       work.pipeline.on('site', stage, {}, () => discard('spam'));
-      assert.equal(summary(await work.deliver(['a@one'])), queued);
+      const result = await work.deliver(['a@one']);
+      assert.equal(summary(result), queued);
+      assert.deepEqual(whereabouts(result), ['a@one discarded']);
       assert.deepEqual(work.steps, []);
       assert.equal(work.message.releases, 1);
     });
@@ -41,7 +45,9 @@ describe('hooks of a whole message', () => {
     test(`hold it in stage ${stage}: everybody's goes to the target hold`, async () => {
       const work = deliveryOf({ one: {}, hold: {} });
       work.pipeline.on('site', stage, {}, () => hold('odd'));
-      assert.equal(summary(await work.deliver(['a@one', 'b@discard', 'c@gone'])), queued);
+      const result = await work.deliver(['a@one', 'b@discard', 'c@gone']);
+      assert.equal(summary(result), queued);
+      assert.deepEqual(whereabouts(result), ['b@discard discarded', 'a@one hold', 'c@gone hold']);
       assert.deepEqual(work.fake('hold').holds, ['a@one', 'c@gone']);
       assert.deepEqual(work.fake('hold').recipients[0]?.hop?.data, {
         reason: 'odd',
@@ -180,6 +186,16 @@ describe('changes to the recipients', () => {
     assert.deepEqual(work.holders(), ['a@one']);
     await turn();
     assert.deepEqual(work.events, ['delivered a@one']);
+  });
+
+  test('leave the sender as unknown as it was: its mail is not reassigned', async () => {
+    const work = deliveryOf({ one: {}, two: { outcome: deferred() }, retry: {} });
+    work.pipeline.on('site', 'message', {}, () => change(removeRecipient('b@one')));
+    const strange = { ...transactionOf(['a@one', 'b@one', 'c@two'], 'mx'), stranger: true };
+    const result = await work.pipeline.snapshot().deliver(strange, work.message);
+    assert.equal(result.summary.code, 452);
+    assert.deepEqual(result.recipients, []);
+    assert.deepEqual(work.holders(), []);
   });
 
   test('are what stage deliver and the targets see', async () => {

@@ -172,6 +172,7 @@ test('the metrics page works without JavaScript; scripts and scrapers get what t
   const site = await openPluginSite(t, monitoring, { configuration });
   site.pipeline.snapshot().emit('accepted', {
     transaction: transactionIn(sessionFrom('192.0.2.1'), 'anna@example.org'),
+    recipients: [],
     size: 10,
     ms: 5,
   });

@@ -11,7 +11,7 @@ function traffic({ pipeline }: PluginSite): void {
   const chain = pipeline.snapshot();
   const session = sessionFrom('192.0.2.1');
   const transaction = transactionIn(session, 'anna@example.org', 'bert@example.org');
-  chain.emit('accepted', { transaction, size: 3000, ms: 12 });
+  chain.emit('accepted', { transaction, recipients: [], size: 3000, ms: 12 });
   for (const recipient of transaction.recipients)
     chain.emit('delivered', { transaction, recipient, target: 'mailbox' });
   chain.emit('rejected', { session, stage: 'rcptTo', code: 550, status: '5.1.1', text: 'No such "user"\nhere' });

@@ -59,7 +59,7 @@ test('the status strip tells of listeners, sessions, messages and disk', async (
   const [first, second] = [sessionFrom('192.0.2.1'), sessionFrom('192.0.2.2')];
   await chain.decide('connect', { session: first });
   await chain.decide('connect', { session: second });
-  chain.emit('accepted', { transaction: transactionIn(first, 'anna@example.org'), size: 2000, ms: 12 });
+  chain.emit('accepted', { transaction: transactionIn(first, 'anna@example.org'), recipients: [], size: 2000, ms: 12 });
   chain.emit('closed', { session: first, ms: 40, messages: 1 });
   const model = (await site.json('/')) as unknown as Landing;
   assert.equal(model.status, 'UP');
@@ -70,7 +70,7 @@ test('the status strip tells of listeners, sessions, messages and disk', async (
   assert.deepEqual(model.sessions, { open: 1, total: 2 });
   assert.deepEqual([model.messages.today, model.messages.total], [1, 1]);
   const notice = transactionIn({ ...first, listener: { name: 'internal', mode: 'submission' } }, 'anna@example.org');
-  chain.emit('accepted', { transaction: { ...notice, reversePath: null }, size: 900, ms: 2 });
+  chain.emit('accepted', { transaction: { ...notice, reversePath: null }, recipients: [], size: 900, ms: 2 });
   assert.equal(((await site.json('/')) as unknown as Landing).messages.total, 1, 'our own notice does not count');
   assert.ok(model.disk.free > 0 && model.disk.size >= model.disk.free);
   now += 120_000;
@@ -85,9 +85,9 @@ test('the landing page shows the mail of a day and of thirty, with what is frequ
   const transaction = transactionIn(session, 'anna@example.org');
   const [recipient] = transaction.recipients;
   assert.ok(recipient !== undefined);
-  pipeline.emit('accepted', { transaction, size: 2000, ms: 12 });
+  pipeline.emit('accepted', { transaction, recipients: [], size: 2000, ms: 12 });
   const internal = { ...transaction, session: { ...session, internal: true }, reversePath: null };
-  pipeline.emit('accepted', { transaction: internal, size: 900, ms: 2 });
+  pipeline.emit('accepted', { transaction: internal, recipients: [], size: 900, ms: 2 });
   for (const target of ['mailbox', 'relay', 'proxy']) pipeline.emit('delivered', { transaction, recipient, target });
   const outcome = { id: 'x', reversePath: null, recipient: recipient.address, reply: null, nextAttemptAt: null, at: 0 };
   for (const [status, attempts, target] of [

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { z } from 'zod';
 import { lines } from '../../support/delivery.js';
@@ -24,6 +26,18 @@ const config = `{
   plugins: { 'client-queue': { routes: ${routes} } },
 }`;
 const message = lines('From: anna@far.example', 'Message-ID: <One@far.example>', 'Subject: x', '', 'text');
+
+/** Judges by the local part of the sender. */
+const judge = `
+import { definePlugin, discard, hold, next } from 'postern/plugin';
+export const site = definePlugin({
+  name: 'judge',
+  setup({ smtp }) {
+    smtp.on('message', {}, ({ transaction: { reversePath } }) =>
+      ({ hold: hold('odd'), discard: discard('spam') })[reversePath?.local] ?? next());
+  },
+});
+`;
 
 async function send(port: number, from: string, to: readonly string[]): Promise<readonly number[]> {
   const client = await SmtpClient.greeted({ port });
@@ -76,6 +90,29 @@ suite('a trace', () => {
       return found.includes('Notice') ? found : undefined;
     });
     assert.deepEqual(steps.slice(-2).toSorted(), ['Bounced', 'Notice']);
+  });
+
+  test('shows what hooks hold and discard as that, and not as delivered', async (t) => {
+    const server = await startInProcess(t, `{ sitePlugins: ['./judge.js'], ${config.slice(1)}`, {}, (folder) =>
+      writeFile(join(folder, 'judge.js'), judge),
+    );
+    const { admin } = server;
+    for (const sender of ['hold@far.example', 'discard@far.example'])
+      assert.deepEqual(await send(server.portOf('mx'), sender, ['postmaster@localhost']), [250, 250, 250]);
+    for (const [sender, state, step] of [
+      ['hold@far.example', 'held', 'Held'],
+      ['discard@far.example', 'discarded', 'Discarded'],
+    ] as const) {
+      const { items } = await until(state, async () => {
+        const list = List.parse(await admin.json(`/trace?address=${sender}`));
+        return list.items.length > 0 ? list : undefined;
+      });
+      assert.deepEqual(items[0]?.states, [state]);
+      const { traces } = Traces.parse(await admin.json(`/trace/${items[0].id}`));
+      const last = traces[0]?.steps.at(-1);
+      assert.equal(last?.what, step);
+      if (last.href !== null) await admin.json(last.href);
+    }
   });
 
   test('shows a refused recipient, and nothing that is not known', async (t) => {

@@ -401,12 +401,11 @@ describe('LMTP', () => {
   it('S28 answers for each recipient in order, duplicates included', async (test) => {
     const engine = await TestEngine.start(test, {
       settings,
-      deliver: (transaction) =>
+      deliver: ({ recipients }) =>
         Promise.resolve({
           summary: reply(250, '2.0.0', 'ok'),
-          replies: transaction.recipients.map((_, n) =>
-            n === 1 ? reply(452, '4.2.2', 'full') : reply(250, '2.1.5', `r${n}`),
-          ),
+          replies: recipients.map((_, n) => (n === 1 ? reply(452, '4.2.2', 'full') : reply(250, '2.1.5', `r${n}`))),
+          recipients,
         }),
     });
     const client = await engine.greeted(0, 'LHLO client.example');
@@ -426,6 +425,7 @@ describe('LMTP', () => {
         Promise.resolve({
           summary: reply(250, '2.0.0', 'ok'),
           replies: recipients.map((_, n) => (n === 1 ? reply(452, '4.2.2', 'full') : reply(250, '2.1.5', `r${n}`))),
+          recipients,
         }),
     });
     const client = await engine.greeted(0, 'LHLO client.example');
@@ -465,7 +465,8 @@ describe('LMTP', () => {
   it('a delivery that answers for too few recipients is a fault for all', async (test) => {
     const engine = await TestEngine.start(test, {
       settings,
-      deliver: () => Promise.resolve({ summary: reply(250, '2.0.0', 'ok'), replies: [reply(250, '2.0.0', 'ok')] }),
+      deliver: ({ recipients }) =>
+        Promise.resolve({ summary: reply(250, '2.0.0', 'ok'), replies: [reply(250, '2.0.0', 'ok')], recipients }),
     });
     const client = await engine.greeted(0, 'LHLO client.example');
     await toData(client, ['a@localhost', 'b@localhost']);

@@ -97,7 +97,7 @@ describe('deadlines', () => {
       deliver: async (_, timeout) => {
         const answer = reply(451, '4.3.0', 'Too slow');
         await timeout?.for(new Promise(() => undefined)).catch(() => undefined);
-        return { summary: answer, replies: [answer] };
+        return { summary: answer, replies: [answer], recipients: [] };
       },
     });
     const client = await engine.greeted();

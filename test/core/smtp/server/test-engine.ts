@@ -209,7 +209,8 @@ export class TestEngine {
         });
         await message.release();
         const summary = reply(250, '2.0.0', `Queued as ${transaction.id}`);
-        return { summary, replies: transaction.recipients.map(({ address }) => reply(250, '2.1.5', address.address)) };
+        const { recipients } = transaction;
+        return { summary, replies: recipients.map(({ address }) => reply(250, '2.1.5', address.address)), recipients };
       },
       emit: <E extends WatchedEvent>(event: E, data: WatchedEvents[E]) => {
         this.events.push({ event, data });
