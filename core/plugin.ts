@@ -23,7 +23,8 @@ export interface PluginContext {
   readonly http: {
     mount(endpoints: readonly AnyEndpoint[]): void;
     /**
-     * A link in the navigation of every page, for accounts with the role. Links of site plugins follow those of the
+     * A link in the navigation of every page, for accounts that may open it; where no page is mounted at `href`, for those
+     * with the role. Links of site plugins follow those of the
      * server, sorted by `order`, then by title, below `Site` unless they name a `group`. The link is the
      * current one on pages below `section`, by default below `href`.
      */

@@ -35,7 +35,7 @@ export interface ExchangeState extends DefaultState {
   matched: MatchedRoute;
   /** Set by `negotiation`. */
   representation: Representation;
-  /** Set by `bodyParser`; a form with `_method` earlier, by `matchMethod`. */
+  /** Set by `bodyParser`; a URL-encoded form earlier, by `matchMethod`, since it may name a `_method`. */
   body: ReadBody;
   /** Set by `idempotency`: the `once` of the handler's request. */
   once?: string;

@@ -25,7 +25,7 @@ export function negotiation(): Middleware {
   };
 }
 
-/** Reads the body that the endpoint declares, unless it is a form that was read for its `_method`. */
+/** Reads the body that the endpoint declares, unless it is a form that `matchMethod` has read. */
 export function bodyParser(settings: () => HttpSettings, uploadLimit: () => number, uploads: Uploads): Middleware {
   return async function parseBody(ctx: Context, next: Next) {
     const { matched, body } = ctx.state;

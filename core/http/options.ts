@@ -105,7 +105,7 @@ const HttpLimits = z.strictObject({
     .min(0)
     .max(3600)
     .default(60)
-    .describe('How long a verified password is remembered (as a keyed digest); 0 = never. Read at start.'),
+    .describe('How long a verified password is remembered (as a keyed digest); 0 = never.'),
 });
 
 export const HttpOptions = z.strictObject({

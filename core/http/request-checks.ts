@@ -153,7 +153,7 @@ export function requireAccountForRemoteBind(
 const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /**
- * Browsers send Basic credentials by themselves, also for a form of another site. Unsafe methods therefore need
+ * Against cross-site request forgery (CSRF). Browsers send Basic credentials by themselves, also for a form of another site. Unsafe methods therefore need
  * `Sec-Fetch-Site: same-origin | none`; from older browsers an `Origin` that is ours; without both it is no browser.
  */
 export function crossSiteCheck(settings: () => HttpSettings): Middleware {

@@ -20,7 +20,10 @@ export const bytesPolicy = "default-src 'none'; frame-ancestors 'self'; sandbox"
 
 const yearSeconds = 31_536_000;
 
-/** Set first, so that every response has them, errors included. An endpoint may set its own policy. */
+/**
+ * Set before anything can refuse, so that errors have them too; only what `server.ts` answers by itself has not. An
+ * endpoint may set its own policy.
+ */
 export function securityHeaders(settings: () => HttpSettings): Middleware {
   return function setSecurityHeaders(ctx: Context, next: Next) {
     // Set directly: Koa would check each value again.

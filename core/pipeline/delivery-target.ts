@@ -23,8 +23,8 @@ export type RecipientOutcome =
 /**
  * Takes over recipients that a hook routed to it. start → body → commit → complete, or abort.
  *
- * A throw anywhere is a local fault: the other targets are aborted and the client gets 4yz. A `Problem` carries the
- * reply.
+ * A throw anywhere is a local fault: the other targets are aborted and the client gets 4yz; over LMTP only the target's
+ * own recipients do. A `Problem` carries the reply.
  */
 export interface DeliveryTarget {
   /**

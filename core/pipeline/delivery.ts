@@ -5,7 +5,7 @@ import { scanHeader } from '../mime/header.js';
 import { replies, reply, type Reply, replyToError } from '../smtp/protocol/replies.js';
 import type { HeaderEdit, SpooledMessage } from '../spool/spool.js';
 import { type GroupOutcome, DeliveryCommit, type CommitResult, DeliveryDeadline } from './commit.js';
-import type { Decision, DeliveryResult } from './hook-list.js';
+import type { Decision, DeliveryResult } from './transaction-pipeline.js';
 import type { RunContext } from './hook-runner.js';
 import type { WatchedEvent, WatchedEvents } from './events.js';
 import type { StageInput } from './hook.js';

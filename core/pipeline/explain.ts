@@ -13,7 +13,7 @@ import { uniqueId } from '../disk/id.js';
 import { normalAddress } from '../net/ip-address.js';
 import { type Address, parseAddress } from '../mime/address.js';
 import { problem } from '../problem.js';
-import type { Decision } from './hook-list.js';
+import type { Decision } from './transaction-pipeline.js';
 import type { PipelineSnapshot } from './pipeline.js';
 import { isHelloName } from '../smtp/protocol/command.js';
 import type { StageInput } from './hook.js';

@@ -15,7 +15,7 @@ import {
   type Stage,
   type Verdict,
 } from './verdict.js';
-import type { Decision, PlacedHook } from './hook-list.js';
+import type { Decision, PlacedHook } from './transaction-pipeline.js';
 import type { SmtpSession } from './transaction.js';
 
 export interface RunContext<S extends Stage> {
@@ -27,7 +27,7 @@ export interface RunContext<S extends Stage> {
   readonly shadowed?: ReadonlySet<string>;
   /** Called with each verdict; hooks observed this way are not counted. */
   readonly trace?: (hook: RegisteredHook<S>, verdict: Verdict) => void;
-  /** Called with each effective verdict; for tests. */
+  /** Called with each verdict, also of shadowed plugins; for tests. */
   readonly observe?: HookObserver;
 }
 

@@ -16,7 +16,7 @@ import {
   type WatchersByEvent,
 } from './events.js';
 import { type Hook, type HookDescription, type HookOptions, phases, type StageInput } from './hook.js';
-import type { HookList, Decision, DeliveryResult, PlacedHook } from './hook-list.js';
+import type { TransactionPipeline, Decision, DeliveryResult, PlacedHook } from './transaction-pipeline.js';
 import { type HookObserver, RegisteredHook, type RunContext, HookRunner } from './hook-runner.js';
 import { type Stage, stages } from './verdict.js';
 import type { Transaction } from './transaction.js';
@@ -240,7 +240,7 @@ interface SnapshotDeps {
 }
 
 /** The hooks, watchers and targets of one moment. */
-export class PipelineSnapshot implements HookList {
+export class PipelineSnapshot implements TransactionPipeline {
   readonly #deps: SnapshotDeps;
   /** Shared by all messages, hence created once. */
   readonly #delivery: DeliveryContext;

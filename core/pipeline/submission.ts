@@ -11,12 +11,12 @@ import { problem, type Problem } from '../problem.js';
 import { type Reply, replyToViolation } from '../smtp/protocol/replies.js';
 import { type LongLinePolicy, LongLineWatch, withShortLines } from './long-lines.js';
 import type { Spool, SpooledMessage, SpoolWriter } from '../spool/spool.js';
-import type { HookList, Decision } from './hook-list.js';
+import type { TransactionPipeline, Decision } from './transaction-pipeline.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Hop } from './verdict.js';
 
 export interface SubmissionInput {
-  readonly pipeline: { snapshot(): HookList };
+  readonly pipeline: { snapshot(): TransactionPipeline };
   readonly spool: Spool;
   readonly hostname: string;
   readonly clock: Clock;
@@ -48,7 +48,7 @@ export class PipelineSubmission implements SubmissionService {
     }
   }
 
-  async #submit(snapshot: HookList, submission: Submission): Promise<Submitted> {
+  async #submit(snapshot: TransactionPipeline, submission: Submission): Promise<Submitted> {
     const started = this.#input.clock.monotonic();
     const begun = this.#begin(submission);
     const sender = await snapshot.decide('mailFrom', { transaction: begun });
@@ -61,7 +61,12 @@ export class PipelineSubmission implements SubmissionService {
     }
   }
 
-  async #deliver(snapshot: HookList, begun: Transaction, submission: Submission, started: number): Promise<Submitted> {
+  async #deliver(
+    snapshot: TransactionPipeline,
+    begun: Transaction,
+    submission: Submission,
+    started: number,
+  ): Promise<Submitted> {
     const transaction = await this.#address(snapshot, begun, submission);
     const message = await this.#spool(submission, transaction);
     const { size } = message;
@@ -110,7 +115,7 @@ export class PipelineSubmission implements SubmissionService {
 
   /** Runs `rcptTo` for each recipient and reports all refused ones together. */
   async #address(
-    snapshot: HookList,
+    snapshot: TransactionPipeline,
     begun: Transaction,
     { recipients: addresses, hop }: Submission,
   ): Promise<Transaction> {
@@ -198,7 +203,7 @@ function refused(sentence: string, reply: Reply): Problem {
 const textOf = ({ lines }: Reply): string => lines.join(' ').replace(/\.$/, '');
 
 interface LocalDeliveryInput {
-  readonly pipeline: { snapshot(): HookList };
+  readonly pipeline: { snapshot(): TransactionPipeline };
   readonly spool: Spool;
   readonly clock: Clock;
 }
@@ -233,7 +238,7 @@ export class PipelineDelivery implements LocalDelivery {
   }
 
   /** Messages that leave the pipeline meanwhile are released only at the end. */
-  async #holding<T>(work: (snapshot: HookList) => T | Promise<T>): Promise<T> {
+  async #holding<T>(work: (snapshot: TransactionPipeline) => T | Promise<T>): Promise<T> {
     const snapshot = this.#input.pipeline.snapshot();
     snapshot.acquire();
     try {
@@ -243,7 +248,7 @@ export class PipelineDelivery implements LocalDelivery {
     }
   }
 
-  async #deliver(snapshot: HookList, parcel: Parcel): Promise<readonly RecipientOutcome[]> {
+  async #deliver(snapshot: TransactionPipeline, parcel: Parcel): Promise<readonly RecipientOutcome[]> {
     const transaction = this.#transaction(parcel);
     const [first] = transaction.recipients;
     const name = first?.hop?.target ?? '';

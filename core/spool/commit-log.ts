@@ -217,7 +217,7 @@ export class CommitLog {
     return this.#folder.note(name, sentence);
   }
 
-  /** Number of files that were set aside because they cannot be read. */
+  /** Number of files in `aside`: those that cannot be read, and notes of damage. */
   countAside(): Promise<number> {
     return this.#folder.countAside();
   }

@@ -178,8 +178,8 @@ export class MessageLog {
     }
     if (this.#filesAside === 0) return { status: 'up' };
     void this.#countAside().catch(() => undefined);
-    const files = pluralize(this.#filesAside, 'file was', 'files were');
-    const why = `The commit log was damaged: ${files} set aside in spool-log/aside, with a note of what is lost. Look there, then remove them: rm spool-log/aside/*`;
+    const files = pluralize(this.#filesAside, 'file');
+    const why = `The commit log was damaged. Look at what was set aside in spool-log/aside (${files}, notes of what is lost among them), then remove it: rm spool-log/aside/*`;
     return { status: 'degraded', why };
   }
 

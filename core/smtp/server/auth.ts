@@ -69,8 +69,8 @@ export class AuthCommand {
   async #decide(credentials: Credentials): Promise<Reply> {
     const { pipeline, meter, log } = this.#context;
     const session = this.#session;
-    const hooks = pipeline.snapshot();
-    const decision = await hooks.decide('auth', { session, ...credentials });
+    const snapshot = pipeline.snapshot();
+    const decision = await snapshot.decide('auth', { session, ...credentials });
     if (decision.outcome === 'pass' && decision.user !== undefined) {
       session.user = decision.user;
       meter.signedIn('accepted');
@@ -85,7 +85,7 @@ export class AuthCommand {
     meter.signedIn('refused');
     const reply = decision.outcome === 'refuse' ? decision.reply : replies.authFailed;
     this.#count(credentials.username);
-    hooks.emit('rejected', {
+    snapshot.emit('rejected', {
       session,
       stage: 'auth',
       code: reply.code,

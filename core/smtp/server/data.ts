@@ -1,9 +1,9 @@
 import { asStorageProblem } from '../../disk/fault.js';
-import { mailDate, messageIdOf, returnPathLine, scanHeader } from '../../mime/header.js';
+import { mailDate, messageIdOf, returnPathLine } from '../../mime/header.js';
 import { type LongLinePolicy, withShortLines } from '../../pipeline/long-lines.js';
 import { maxLineOctets } from '../../mime/transfer-encoding.js';
 import { DeliveryDeadline } from '../../pipeline/commit.js';
-import type { DeliveryResult } from '../../pipeline/hook-list.js';
+import type { DeliveryResult } from '../../pipeline/transaction-pipeline.js';
 import type { Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
 import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { replies, type Reply, replyToProblem, replyToViolation } from '../protocol/replies.js';
@@ -150,10 +150,10 @@ export class DataPhase {
   }
 
   async #deliver(message: SpooledMessage): Promise<DeliveryResult> {
-    const { hooks, recipients } = this.#transaction;
+    const { pipeline, recipients } = this.#transaction;
     this.#messageId = messageIdOf(message.head);
     try {
-      const result = await hooks.deliver(this.#transaction, message, this.#deadline);
+      const result = await pipeline.deliver(this.#transaction, message, this.#deadline);
       if (!this.#lmtp || result.replies.length === recipients.length) return result;
       this.#context.log.error({ transaction: this.#transaction.id }, 'a delivery answered for too few recipients');
     } catch (error) {
@@ -173,7 +173,7 @@ export class DataPhase {
       this.#note(result.summary);
       return;
     }
-    const { id, session, hooks, recipients } = this.#transaction;
+    const { id, session, pipeline, recipients } = this.#transaction;
     const size = this.#intake?.size ?? 0;
     const ms = this.#context.clock.monotonic() - this.#startedMs;
     this.#context.meter.message('accepted', ms / 1000);
@@ -194,7 +194,7 @@ export class DataPhase {
       },
       'accepted',
     );
-    hooks.emit('accepted', {
+    pipeline.emit('accepted', {
       transaction: this.#transaction,
       recipients: result.recipients,
       size,
@@ -205,7 +205,7 @@ export class DataPhase {
 
   #note(refusal: Reply): void {
     const { code, status, lines } = refusal;
-    const { id, session, hooks, reversePath } = this.#transaction;
+    const { id, session, pipeline, reversePath } = this.#transaction;
     const result: MeteredResult = code < 500 ? 'deferred' : 'refused';
     this.#context.meter.message(result, this.#seconds());
     this.#context.log.info(
@@ -222,7 +222,7 @@ export class DataPhase {
       },
       'rejected',
     );
-    hooks.emit('rejected', {
+    pipeline.emit('rejected', {
       session,
       stage: 'message',
       code,
@@ -434,11 +434,6 @@ export function receivedField(transaction: TracedTransaction, hostname: string, 
     ...(first !== undefined && others.length === 0 ? [`for <${first.address.address}>`] : []),
   ];
   return Buffer.from(`${lines.join('\r\n\t')};\r\n\t${mailDate(date)}\r\n`);
-}
-
-/** Number of previous hops, counted in the header block (RFC 5321 §6.3). */
-export function loopCount(head: Buffer): number {
-  return scanHeader(head).fields.filter(({ key }) => key === 'received').length;
 }
 
 /** Protocol types of RFC 3848 and RFC 6531 §4.3. */

@@ -3,7 +3,7 @@ import type { TLSSocketOptions } from 'node:tls';
 import type { Clock } from '../../clock.js';
 import type { Log } from '../../log/log.js';
 import type { Domain } from '../../mime/address.js';
-import type { HookList } from '../../pipeline/hook-list.js';
+import type { TransactionPipeline } from '../../pipeline/transaction-pipeline.js';
 import type { Spool } from '../../spool/spool.js';
 import type { SmtpLimits } from './limits.js';
 import type { ListenerSettings } from './listener-options.js';
@@ -11,10 +11,10 @@ import type { ListenerMeter } from './meter.js';
 
 /** Source of pipeline snapshots. */
 export interface PipelineSource {
-  snapshot(): HookList;
+  snapshot(): TransactionPipeline;
 }
 
-/** Slows password guessing, with exemptions. */
+/** Slows password guessing, with exemptions: `ClientLimits` (limits.ts). */
 interface AuthThrottle {
   /** Seconds until the address may try again; 0 for now. */
   retryAfter(address: string): number;

@@ -62,7 +62,7 @@ export class Listener {
       material,
       ciphers: context.listener.ciphers,
       maxPending: context.settings().limits.clients,
-      accept: (socket) => this.#accept(socket),
+      accept: (socket) => this.#beginSession(socket),
     });
     // Failed handshakes, and connections that broke before their session began.
     this.#server.on('error', (error: Error) => {
@@ -177,7 +177,7 @@ export class Listener {
     });
   }
 
-  #accept(socket: Socket): void {
+  #beginSession(socket: Socket): void {
     const remote = this.#clientOf(socket);
     if (remote === undefined || this.#refused >= maxRefused) {
       socket.on('error', () => undefined);
@@ -263,7 +263,10 @@ const cipherLists = {
   compatible: DEFAULT_CIPHERS,
 } as const;
 
-/** smtp-server as listener and TLS layer. It hands the socket over in `connect`, before its own connection starts. */
+/**
+ * smtp-server for its TLS and certificates; it never listens. With implicit TLS it passes the socket on in `connect`,
+ * before its own connection starts.
+ */
 class MailServer extends SMTPServer {
   readonly #accept: (socket: Socket) => void;
   readonly #tls: MailServerOptions['tls'];
@@ -273,7 +276,8 @@ class MailServer extends SMTPServer {
   constructor(options: MailServerOptions) {
     super({
       secure: options.tls === 'implicit',
-      // Keeps smtp-server from warning about its built-in certificate, which is never used.
+      // Keeps smtp-server from warning about its built-in certificate, which is never used. What clients are offered is
+      // in `Session`.
       hideSTARTTLS: options.tls !== 'starttls',
       logger: false,
       disableReverseLookup: true,
@@ -395,7 +399,7 @@ export class ListeningSocket {
   }
 
   /** Passes connections to `take` from now on, those that wait first. */
-  deliverTo(take: AcceptSocket): void {
+  passTo(take: AcceptSocket): void {
     this.#accept = take;
     const held = this.#waiting;
     this.#waiting = [];

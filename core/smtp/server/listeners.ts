@@ -202,7 +202,7 @@ class ListenerSet {
       await this.close(0);
       throw error;
     }
-    for (const entry of this.#entries) connect(entry);
+    for (const entry of this.#entries) attach(entry);
   }
 
   /** In the order of the configuration. */
@@ -276,7 +276,7 @@ class ListenerSet {
     const stays = new Set(entries.map(({ listener }) => listener));
     const old = this.#entries;
     this.#entries = entries;
-    for (const entry of entries) if (!old.includes(entry)) connect(entry);
+    for (const entry of entries) if (!old.includes(entry)) attach(entry);
     // Connections accepted a moment ago are still served.
     setImmediate(() => {
       for (const socket of leaving) socket.close();
@@ -355,9 +355,9 @@ const tooLateFor = (settings: ListenerSettings): Error =>
     `SMTP listener ${settings.name}: ${placeOf(settings)} can only be taken when the server starts; restart it.`,
   );
 
-function connect({ listener, socket }: Entry): void {
+function attach({ listener, socket }: Entry): void {
   listener.start();
-  socket.deliverTo((socket) => listener.accept(socket));
+  socket.passTo((socket) => listener.accept(socket));
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Clock } from '../../clock.js';
 import { uniqueId } from '../../disk/id.js';
 import type { Address } from '../../mime/address.js';
-import type { HookList, Decision } from '../../pipeline/hook-list.js';
+import type { TransactionPipeline, Decision } from '../../pipeline/transaction-pipeline.js';
 import type { ListenerMode, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
 import type { MailParameters, MessageDsn } from '../protocol/parameters.js';
 import type { AuthenticatedUser } from '../../pipeline/verdict.js';
@@ -49,7 +49,7 @@ export class SessionState implements SmtpSession {
 export class OpenTransaction implements Transaction {
   readonly id: string = uniqueId();
   readonly session: SessionState;
-  readonly hooks: HookList;
+  readonly pipeline: TransactionPipeline;
   readonly reversePath: Address | null;
   readonly declaredSize: number | undefined;
   readonly body: Transaction['body'];
@@ -61,13 +61,13 @@ export class OpenTransaction implements Transaction {
 
   constructor(
     session: SessionState,
-    hooks: HookList,
+    pipeline: TransactionPipeline,
     reversePath: Address | null,
     parameters: MailParameters & { readonly stranger: boolean },
   ) {
     this.session = session;
     this.stranger = parameters.stranger;
-    this.hooks = hooks;
+    this.pipeline = pipeline;
     this.reversePath = reversePath;
     this.declaredSize = parameters.declaredSize;
     this.body = parameters.body;

@@ -1,7 +1,7 @@
 import { isIPv6 } from 'node:net';
 import { type Address, type Domain, makeAddress, parsePath } from '../../mime/address.js';
 import { isRelayClient } from '../../net/networks.js';
-import type { Decision } from '../../pipeline/hook-list.js';
+import type { Decision } from '../../pipeline/transaction-pipeline.js';
 import type { Stage } from '../../pipeline/verdict.js';
 import type { Recipient } from '../../pipeline/transaction.js';
 import { isProblem } from '../../problem.js';
@@ -42,8 +42,8 @@ export class EnvelopeCommands {
     const transaction = this.#transaction;
     this.#transaction = undefined;
     if (transaction === undefined) return;
-    transaction.hooks.emit('ended', { transaction });
-    transaction.hooks.release();
+    transaction.pipeline.emit('ended', { transaction });
+    transaction.pipeline.release();
   }
 
   /** After the session, a pending decision must not begin a transaction that no one would end. */
@@ -75,14 +75,14 @@ export class EnvelopeCommands {
     const reversePath = readPath(command, '5.1.7', undefined);
     if (isReply(reversePath)) return reversePath;
     if (!command.ascii && !parameters.smtputf8) return replies.needsSmtputf8;
-    const hooks = this.#context.pipeline.snapshot();
-    const transaction = new OpenTransaction(this.#session, hooks, reversePath, {
+    const pipeline = this.#context.pipeline.snapshot();
+    const transaction = new OpenTransaction(this.#session, pipeline, reversePath, {
       ...parameters,
       stranger: !this.takesDsn,
     });
     this.#count += 1;
-    hooks.acquire();
-    return whenDecided(hooks.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
+    pipeline.acquire();
+    return whenDecided(pipeline.decide('mailFrom', { transaction }), (decision) => this.#begun(transaction, decision));
   }
 
   #begun(transaction: OpenTransaction, decision: Decision): Reply {
@@ -91,7 +91,7 @@ export class EnvelopeCommands {
       if (this.#over) this.reset();
       return replies.senderOk;
     }
-    transaction.hooks.release();
+    transaction.pipeline.release();
     const answer = decision.outcome === 'refuse' ? decision.reply : replies.fault;
     this.rejected('mailFrom', answer, { reversePath: transaction.reversePath });
     return answer;
@@ -111,7 +111,7 @@ export class EnvelopeCommands {
     const address = this.#withoutOwnLiteral(path);
     if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
     const wishes = command.parameters.size === 0 ? undefined : dsn;
-    const decision = transaction.hooks.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
+    const decision = transaction.pipeline.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
     return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
   }
 
@@ -158,9 +158,9 @@ export class EnvelopeCommands {
       },
       'rejected',
     );
-    const hooks = this.#transaction?.hooks ?? this.#context.pipeline.snapshot();
+    const pipeline = this.#transaction?.pipeline ?? this.#context.pipeline.snapshot();
     const event = { session: this.#session, stage, code, status: status ?? `${code < 500 ? 4 : 5}.0.0`, text };
-    hooks.emit('rejected', { ...event, ...about });
+    pipeline.emit('rejected', { ...event, ...about });
   }
 }
 

@@ -88,6 +88,7 @@ export class DkimSigner {
       canonicalization: 'relaxed/relaxed',
       signTime: now,
       headerList: signedFields,
+      // The next three are required by the types and not read.
       signingDomain: domain,
       selector: key.selector,
       privateKey: key.pem,

@@ -33,7 +33,7 @@ export class RetrySchedule {
   pause(attempts: number, retryAfter: number | null = null): number {
     const { firstSeconds, factor, maxSeconds, jitter } = this.#settings;
     const grown = firstSeconds * factor ** Math.min(Math.max(0, attempts - 1), 100);
-    // A short pause of a reply rule counts three times.
+    // A rule's pause that is shorter than the schedule's holds for the first three attempts only.
     const wished = retryAfter === null || (attempts > 3 && grown > retryAfter) ? grown : retryAfter;
     const seconds = Math.min(wished, Math.max(maxSeconds, firstSeconds));
     return Math.max(1, Math.round(seconds * (1 + jitter * this.#chance()) * 1000));

@@ -31,7 +31,7 @@ const maxAtOnce = 200;
 /** A run continues while part of a full batch was sent, and this often when nothing was. */
 const maxInVain = 5;
 /** Wait for further failures of the same message, to report them together. Milliseconds. */
-const timeoutMs = 60_000;
+const gatherMs = 60_000;
 
 /** Notices of one entry and kind. */
 interface Batch {
@@ -97,7 +97,7 @@ export class NoticeSender {
   #isRipe({ entry, notices }: Batch): boolean {
     const oldest = Math.min(...notices.map(({ at }) => at));
     // A time in the future was written by a wrong clock.
-    const isOver = Math.abs(this.#input.clock.now() - oldest) >= timeoutMs;
+    const isOver = Math.abs(this.#input.clock.now() - oldest) >= gatherMs;
     return isOver || !entry.recipients.some(({ state }) => state === 'active' || state === 'queued');
   }
 
@@ -210,7 +210,7 @@ function meantOf(entry: Entry, notices: readonly Notice[]): readonly Notice[] {
   });
 }
 
-/** Why a message with a sender gets no notice (RFC 3834 §2, RFC 3464 §2); null when it gets one. */
+/** Why the sender of a message gets no notice (RFC 3834 §2, RFC 3464 §2); null when it gets one. */
 function unanswerable(sender: string | null, head: Buffer): string | null {
   if (sender === null) return 'it has no sender';
   if (/^(mailer-daemon|double-bounce)@/i.test(sender)) return 'it comes from a mailer daemon';

@@ -255,9 +255,9 @@ export class FileRelayQueue implements OpenedRelayQueue {
         (count) => (this.#aside = count),
         () => undefined,
       );
-      const files = pluralize(this.#aside, 'file was', 'files were');
+      const files = pluralize(this.#aside, 'file');
       found.push(
-        `The journal of the queue was damaged: ${files} set aside in queue/journal/aside. Look there, then remove them: rm queue/journal/aside/*`,
+        `The journal of the queue was damaged. Look at what was set aside in queue/journal/aside (${files}, notes of what is lost among them), then remove it: rm queue/journal/aside/*`,
       );
     }
     if (this.#suspects.count > 0) {

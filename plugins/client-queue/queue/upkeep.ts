@@ -79,7 +79,8 @@ export class Upkeep {
       log.error({ err: error }, 'the queue cannot be written: what is in it can be read, and nothing is accepted');
       this.#isBegun = false;
     }
-    if (!loaded.whole) log.error('the journal of the queue is damaged: what is found without an entry is set aside');
+    if (!loaded.whole)
+      log.error('the journal of the queue is damaged: what is found without an entry goes to quarantine');
     const downMs = this.#downMs();
     if (downMs > 0)
       log.warn({ hours: Math.round(downMs / 3_600_000) }, 'the queue was down for long: its mail gets that time again');

@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 
 const DAY_MS = 86_400_000;
 
-/** Traffic figures of the status strip. */
+/** Sessions of the status strip, and messages for the JSON of `/`; in memory only. */
 export interface ActivityFigures {
   readonly sessions: { readonly open: number; readonly total: number };
   readonly messages: {

@@ -31,6 +31,7 @@ export const maxNameLength = 100;
 
 const Count = z.int().min(0);
 const Ranking = z.array(z.tuple([z.string().max(maxNameLength), Count])).max(maxTop);
+/** Strict: a new kind needs a default, or older files are set aside as damaged. */
 const Hour = z.strictObject({
   counts: z.strictObject({
     received: Count,

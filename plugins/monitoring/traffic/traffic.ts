@@ -93,7 +93,7 @@ export interface TrafficReport {
 const steps = { '24h': { ms: hourMs, count: 24 }, '30d': { ms: dayMs, count: 30 } } as const;
 const shownTop = 10;
 
-/** Counts mail by the hour, on disk, so that a restart loses a minute at most. */
+/** Counts mail by the hour, on disk, so that a kill loses a minute at most. */
 export class Traffic {
   readonly #clock: Clock;
   readonly #files: TrafficFiles;

@@ -38,7 +38,7 @@ interface DraftsInput {
   readonly now: () => Date;
 }
 
-const most = 100;
+const maxAttachments = 100;
 
 /** Messages that are being written. Every change creates a new file; changes of one draft run one after the other. */
 export class Drafts {
@@ -139,8 +139,8 @@ export class Drafts {
       }
       const added = encoded.map((file) => ({ open: () => this.#input.files.open(file) }));
       const draft = await this.#change(mailbox, draftId, expected, (open) => {
-        if (open.content.attachments.length + added.length > most) {
-          throw problem('conflict', `A draft may have ${most} attachments at most.`);
+        if (open.content.attachments.length + added.length > maxAttachments) {
+          throw problem('conflict', `A draft may have ${maxAttachments} attachments at most.`);
         }
         return this.#composeAlong(mailbox, open, fields, [...partsOf(open), ...added]);
       });

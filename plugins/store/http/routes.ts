@@ -106,6 +106,7 @@ function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpo
       query: schema.FoldersQuery,
       async handle({ params, query }) {
         const folders = await reader.folders(await names.parse(params));
+        // Folders have no time: their order is their key.
         const keyed = folders.map((folder, index) => ({ receivedAt: index, id: folder.name, folder }));
         const page = pageOf(keyed, query, (a, b) => a.receivedAt - b.receivedAt);
         return { ...page, items: page.items.map(({ folder }) => folder) };

@@ -1,4 +1,4 @@
-import type { DeliveryResult } from '../../../core/pipeline/hook-list.js';
+import type { DeliveryResult } from '../../../core/pipeline/transaction-pipeline.js';
 import type { WatchedEvent } from '../../../core/pipeline/events.js';
 import type { DeliveryDeadline } from '../../../core/pipeline/commit.js';
 import type { Recipient, ListenerMode } from '../../../core/pipeline/transaction.js';

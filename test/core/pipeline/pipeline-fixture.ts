@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import type { Decision } from '../../../core/pipeline/hook-list.js';
+import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import { Pipeline } from '../../../core/pipeline/pipeline.js';
 import type { HookOptions, StageInput } from '../../../core/pipeline/hook.js';
 import type { Hop, Stage, Verdict } from '../../../core/pipeline/verdict.js';

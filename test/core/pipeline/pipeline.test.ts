@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
-import type { Decision } from '../../../core/pipeline/hook-list.js';
+import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import type { Pipeline } from '../../../core/pipeline/pipeline.js';
 import { next, reject, type Stage } from '../../../core/pipeline/verdict.js';
 import { isStartError } from '../../../core/problem.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, mock, test } from 'node:test';
 import { problem } from '../../../core/problem.js';
-import type { Decision } from '../../../core/pipeline/hook-list.js';
+import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import { accept, defer, hold, next, reject, route, type Verdict } from '../../../core/pipeline/verdict.js';
 import { brief, decideAt, elsewhere, here, hook, pipelineOf, withTargets } from './pipeline-fixture.js';
 

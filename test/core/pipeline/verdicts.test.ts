@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { problem } from '../../../core/problem.js';
-import type { Decision } from '../../../core/pipeline/hook-list.js';
+import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import {
   accept,
   change,

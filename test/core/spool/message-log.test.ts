@@ -267,7 +267,7 @@ test('unknown files in the folder of the log are set aside and reported, and the
   const spool = await nextLife(fixture);
   const { status, why } = spool.report();
   assert.equal(status, 'degraded');
-  assert.match(why ?? '', /1 file .* set aside/);
+  assert.match(why ?? '', /set aside in spool-log.aside \(1 file,/);
   const [name = ''] = await readdir(join(fixture.root, 'spool-log', 'aside'));
   assert.equal(await readFile(join(fixture.root, 'spool-log', 'aside', name), 'utf8'), 'somebody else');
   await unlink(join(fixture.root, 'spool-log', 'aside', name));

@@ -5,7 +5,7 @@ import type { DeliveryTarget } from '../../../core/pipeline/delivery-target.js';
 import { parsePath } from '../../../core/mime/address.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { AttemptLimiter } from '../../../core/auth/rate.js';
-import type { Decision } from '../../../core/pipeline/hook-list.js';
+import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import { Pipeline } from '../../../core/pipeline/pipeline.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
 import { next, route } from '../../../core/pipeline/verdict.js';

@@ -7,7 +7,7 @@ import type { Spool } from '../../../../core/spool/spool.js';
 import { HealthRegistry } from '../../../../core/host/health.js';
 import type { Log } from '../../../../core/log/log.js';
 import { Metrics } from '../../../../core/metrics/metrics.js';
-import type { HookList, Decision, DeliveryResult } from '../../../../core/pipeline/hook-list.js';
+import type { TransactionPipeline, Decision, DeliveryResult } from '../../../../core/pipeline/transaction-pipeline.js';
 import {
   createSmtpEngine,
   type SmtpEngine,
@@ -186,7 +186,7 @@ export class TestEngine {
     };
   }
 
-  #chain(): HookList {
+  #chain(): TransactionPipeline {
     return {
       acquire: () => undefined,
       release: () => undefined,

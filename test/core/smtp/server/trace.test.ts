@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseAddress } from '../../../../core/mime/address.js';
 import { returnPathLine } from '../../../../core/mime/header.js';
-import { loopCount, receivedField, type TracedTransaction } from '../../../../core/smtp/server/data.js';
+import { receivedField, type TracedTransaction } from '../../../../core/smtp/server/data.js';
 
 const date = new Date('2026-11-21T00:43:14.999Z');
 
@@ -96,13 +96,5 @@ describe('the Return-Path line', () => {
   test('has the reverse-path, or nothing between its brackets', () => {
     assert.equal(returnPathLine(parseAddress('"a b"@Example.com')).toString(), 'Return-Path: <"a b"@example.com>\r\n');
     assert.equal(returnPathLine(null).toString(), 'Return-Path: <>\r\n');
-  });
-});
-
-describe('the count of hops', () => {
-  test('is the number of Received fields of the header, in any case of letters', () => {
-    const head = 'Received: a\r\n\tReceived: folded\r\nRECEIVED: b\r\nX-Received: c\r\n\r\nReceived: body\r\n';
-    assert.equal(loopCount(Buffer.from(head)), 2);
-    assert.equal(loopCount(Buffer.from('Received: a\r\n'.repeat(101))), 101);
   });
 });

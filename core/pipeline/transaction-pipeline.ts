@@ -25,7 +25,7 @@ export interface DeliveryResult {
 }
 
 /** The pipeline of a transaction: the hooks and targets that existed when it began. */
-export interface HookList {
+export interface TransactionPipeline {
   /** Marks it as used by a transaction, until `release`. */
   acquire(): void;
   release(): void;
