@@ -97,11 +97,21 @@ export function classOf(value: Problem): ProblemClass {
 /** Why the server cannot start or a command cannot run: a sentence that says what to do. Shown without a stack. */
 export interface StartError extends Error {
   readonly postern: 'start-error';
+  readonly exitStatus?: 2;
 }
 
 export function startError(sentence: string, cause?: unknown): StartError {
   return Object.assign(new Error(sentence, { cause }), { name: 'StartError', postern: 'start-error' } as const);
 }
+
+/** A start error about a wrong command line: exit status 2. An array holds the lines of a correct one. */
+export function usageError(told: string | readonly string[], cause?: unknown): StartError {
+  const sentence = typeof told === 'string' ? told : ['Usage:', ...told.map((line) => `  ${line}`)].join('\n');
+  return Object.assign(startError(sentence, cause), { exitStatus: 2 } as const);
+}
+
+/** Exit status of a command that failed with that error. */
+export const exitStatusOf = (error: unknown): 1 | 2 => (isStartError(error) ? (error.exitStatus ?? 1) : 1);
 
 export function isStartError(value: unknown): value is StartError {
   return value instanceof Error && (value as Partial<StartError>).postern === 'start-error';

@@ -31,6 +31,7 @@ const thorough = [
   'testing/site',
   'crash',
   'deploy',
+  'e2e/commands',
   'e2e/disabled-sender',
   'e2e/doctor',
   'e2e/endpoints',

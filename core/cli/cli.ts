@@ -1,8 +1,8 @@
-import { type CommandLine, findCommand, readCommandLine, usage } from './command-line.js';
+import { type CommandLine, completedCommands, findCommand, readCommandLine, usage, usageOf } from './command-line.js';
 import { builtInCommands } from '../../plugins/commands.js';
 import { version } from '../host/installation.js';
 import type { CommandEnvironment } from './command.js';
-import { sentenceOf } from '../problem.js';
+import { exitStatusOf, sentenceOf } from '../problem.js';
 
 const environment: CommandEnvironment = {
   cwd: process.cwd(),
@@ -22,15 +22,17 @@ async function main(): Promise<void> {
     process.exitCode = await run(readCommandLine(process.argv.slice(2)));
   } catch (error) {
     process.stderr.write(`${sentenceOf(error)}\n`);
-    process.exitCode = 1;
+    process.exitCode = exitStatusOf(error);
   }
 }
 
 /** Resolves with the exit status. */
 async function run(line: CommandLine): Promise<number> {
-  const [first = 'help'] = line.words;
+  const [first = 'help', second = ''] = line.words;
   if (line.version) environment.print(version);
-  else if (line.help || first === 'help') await help();
+  else if (first === 'help') await help(second);
+  else if (line.help) await help(first);
+  else if (first === 'completion') await completion(second);
   else {
     const found = findCommand(builtInCommands, line);
     if (found !== undefined) return found.command.run(found.call, environment);
@@ -39,7 +41,14 @@ async function run(line: CommandLine): Promise<number> {
   return 0;
 }
 
-async function help(): Promise<void> {
+/** About one command, or about all. */
+async function help(word: string): Promise<void> {
   const { builtIns } = await import('../main.js');
-  environment.print(usage(builtInCommands, builtIns));
+  environment.print(usageOf(word, builtInCommands, builtIns) ?? usage(builtInCommands, builtIns));
+}
+
+async function completion(shell: string): Promise<void> {
+  const { builtIns } = await import('../main.js');
+  const { completionScript } = await import('./completion.js');
+  environment.print(completionScript(shell, completedCommands(builtInCommands, builtIns)));
 }

@@ -1,8 +1,9 @@
 import { parseArgs } from 'node:util';
 import type { StartOptions } from '../main.js';
+import type { CompletedCommand } from './completion.js';
 import { commandFlags, type CommandEnvironment, type CommandFlag } from './command.js';
 import type { Plugin } from '../plugin.js';
-import { startError } from '../problem.js';
+import { usageError } from '../problem.js';
 
 export interface CommandLine {
   /** Positional arguments: `['user', 'add', 'anna@example.org']`. */
@@ -55,21 +56,21 @@ function parse(argv: readonly string[]) {
     });
   } catch (cause) {
     const reason = cause instanceof Error ? (cause.message.split('. ')[0] ?? '') : String(cause);
-    throw startError(`${reason}. See postern --help.`, cause);
+    throw usageError(`${reason}. See postern --help.`, cause);
   }
 }
 
 function portOf(flag: string, text: string): number {
   const port = Number(text);
   if (/^\d{1,5}$/.test(text) && port <= 65_535) return port;
-  throw startError(`${flag} ${text}: a port is a number from 0 to 65535; 0 takes a free one.`);
+  throw usageError(`${flag} ${text}: a port is a number from 0 to 65535; 0 takes a free one.`);
 }
 
 /** A command that works without a valid configuration. Its code is loaded on demand. */
 export interface BuiltInCommand {
   /** One word or two: `config check`. */
   readonly words: string;
-  /** Names of its arguments, as `--help` shows them. */
+  /** Names of its arguments, as `--help` shows them; one that may be left out in brackets. */
   readonly takes?: readonly string[];
   readonly flags?: readonly CommandFlag[];
   readonly summary: string;
@@ -82,7 +83,6 @@ export interface BuiltInCommand {
 }
 
 export interface CommandCall extends Pick<CommandLine, 'options' | 'flags'> {
-  /** As many as `takes` names. */
   readonly args: readonly string[];
 }
 
@@ -91,6 +91,12 @@ export const coreCommands: readonly BuiltInCommand[] = [
     words: 'start',
     summary: 'start the server',
     run: async ({ options }, environment) => (await import('./serve.js')).serve(options, environment),
+  },
+  {
+    words: 'call',
+    takes: ['METHOD', 'PATH', '[JSON]'],
+    summary: 'call any endpoint of the running server as its owner, and print the answer',
+    run: async (call, environment) => (await import('./call.js')).callServer(call, environment),
   },
   {
     words: 'password hash',
@@ -116,8 +122,10 @@ export function findCommand(
   if (command === undefined) return refuseHalfCommand(commands, words);
   const args = words.slice(command.words.split(' ').length);
   const strange = [...flags].find((flag) => command.flags?.includes(flag) !== true);
-  if (strange !== undefined) throw startError(`postern ${command.words} takes no --${strange}.`);
-  if (args.length !== (command.takes ?? []).length) throw startError(`Usage: postern ${synopsis(command)}`);
+  if (strange !== undefined) throw usageError(`postern ${command.words} takes no --${strange}.`);
+  const takes = command.takes ?? [];
+  const needed = takes.filter((name) => !name.startsWith('[')).length;
+  if (args.length < needed || args.length > takes.length) throw usageError(`Usage: postern ${synopsis(command)}`);
   return { command, call: { args, options, flags } };
 }
 
@@ -129,13 +137,42 @@ function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
 function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonly string[]): undefined {
   const beginning = commands.filter(({ words }) => words.split(' ')[0] === first);
   if (beginning.length === 0) return undefined;
-  throw startError(`Usage: ${beginning.map((command) => `postern ${synopsis(command)}`).join('\n       ')}`);
+  throw usageError(`Usage: ${beginning.map((command) => `postern ${synopsis(command)}`).join('\n       ')}`);
+}
+
+/** Every command with its words, for the completion of shells. */
+export function completedCommands(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): CompletedCommand[] {
+  const commands = plugins.flatMap((plugin) => plugin.commands);
+  const actions = commands.flatMap(({ usage: lines, summary }) =>
+    lines.map((line) => ({ words: /^postern (\S+(?: [a-z]+)?)/.exec(line)?.[1] ?? '', summary })),
+  );
+  return [...builtIn, ...actions, { words: 'completion', summary: completionSummary }];
+}
+
+const completionSummary = 'print a script that completes commands: bash, zsh or fish';
+
+/** Text of `postern COMMAND --help`; undefined for an unknown command. */
+export function usageOf(
+  word: string,
+  builtIn: readonly BuiltInCommand[],
+  plugins: readonly Plugin[],
+): string | undefined {
+  const own = builtIn.filter(({ words }) => words.split(' ')[0] === word);
+  const command = plugins.flatMap(({ commands }) => commands).find(({ name }) => name === word);
+  const lines = [...own.map((one) => `postern ${synopsis(one)}  ${one.summary}`), ...(command?.usage ?? [])];
+  if (lines.length === 0) return undefined;
+  const about = command === undefined ? [] : [command.summary, ''];
+  return [...about, 'Usage:', ...lines.map((line) => `  ${line}`)].join('\n');
 }
 
 /** Text of `postern --help`, with the commands of plugins. */
 export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): string {
   const commands = plugins.flatMap((plugin) => plugin.commands);
-  const listed = [...builtIn.map((command) => ({ name: synopsis(command), summary: command.summary })), ...commands];
+  const listed = [
+    ...builtIn.map((command) => ({ name: synopsis(command), summary: command.summary })),
+    { name: 'completion SHELL', summary: completionSummary },
+    ...commands,
+  ];
   const width = Math.max(...listed.map(({ name }) => name.length)) + 2;
   return [
     'Usage: postern COMMAND [OPTIONS]',
@@ -149,8 +186,11 @@ export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plug
     '  --http-port N       port of the pages; 0 takes a free one',
     '  --smtp-port N       port of the first SMTP listener; 0 takes a free one',
     '  -v, --verbose       log to the terminal too, and print the plugins',
-    '  -h, --help          this text',
+    '  -h, --help          this text; after a command, its own',
+    '  --json              machine-readable output, where a command has it',
     '  --version           the version',
+    '',
+    'Exit status: 0 done, 1 refused or failed, 2 wrong usage.',
     ...commands.flatMap(({ name, usage: lines }) => ['', `postern ${name}`, ...lines.map((line) => `  ${line}`)]),
   ].join('\n');
 }

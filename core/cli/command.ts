@@ -1,5 +1,7 @@
+import { z } from 'zod';
 import type { Clock } from '../clock.js';
-import type { OwnerCall } from '../contracts/server.js';
+import type { OwnerAnswer, OwnerCall } from '../contracts/server.js';
+import { startError } from '../problem.js';
 
 /** Options of single commands: `--json`, `--typescript`, `--dry-run`. */
 export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
@@ -21,7 +23,7 @@ export interface Command<O> {
   /** Options that it accepts: `dry-run` for `--dry-run`. */
   readonly flags?: readonly CommandFlag[];
   /**
-   * Exit status 1 when it throws.
+   * Exit status 1 when it throws, and 2 for a `usageError`.
    *
    * @throws start error or Problem with a sentence for the operator
    */
@@ -40,6 +42,45 @@ export interface CommandInput<O> {
   readonly clock: Clock;
   /** Undefined when no server runs: the caller then holds the lock of the data folder until `run` has ended. */
   readonly owner: OwnerCall | undefined;
+}
+
+/** @throws start error when no server runs */
+export function runningServer(owner: OwnerCall | undefined): OwnerCall {
+  if (owner === undefined) throw startError('No server runs over this data folder. Start it first: postern start');
+  return owner;
+}
+
+const Refusal = z.object({
+  title: z.string().optional(),
+  detail: z.string().optional(),
+  errors: z.array(z.object({ message: z.string() })).optional(),
+});
+
+/**
+ * What the server has answered.
+ *
+ * @throws start error with its reason when it refused
+ */
+export function answered<T>({ status, body }: OwnerAnswer, schema: z.ZodType<T>): T {
+  if (status >= 400) {
+    const { title, detail, errors = [] } = Refusal.safeParse(body).data ?? {};
+    const why = detail ?? title ?? `The running server refused this with status ${status}.`;
+    throw startError([...new Set([why, ...errors.map(({ message }) => message)])].join('\n'));
+  }
+  const read = schema.safeParse(body);
+  if (read.success) return read.data;
+  throw startError('The running server gave an answer that cannot be understood: is it another version?');
+}
+
+/**
+ * Asks before something is removed or returned. A command that is not on a terminal is not asked.
+ *
+ * @throws start error unless the answer is yes
+ */
+export async function confirm(terminal: Terminal, question: string): Promise<void> {
+  if (!terminal.interactive) return;
+  const answer = await terminal.ask(`${question} Type yes: `);
+  if (answer.trim().toLowerCase() !== 'yes') throw startError('Nothing was changed.');
 }
 
 export interface CommandConfiguration {

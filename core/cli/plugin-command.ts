@@ -6,13 +6,13 @@ import { shareDataFolder } from '../host/data-folder.js';
 import { configure } from '../main.js';
 import type { CommandEnvironment } from './command.js';
 import type { Plugin, PluginCommand } from '../plugin.js';
-import { startError } from '../problem.js';
+import { usageError } from '../problem.js';
 import { ProcessTerminal } from './terminal.js';
 
 /**
  * Runs the command of a plugin that the first word names.
  *
- * @throws start error when no plugin has it
+ * @throws usage error when no plugin has it
  */
 export async function runPluginCommand(
   { words, options, flags }: CommandLine,
@@ -24,11 +24,11 @@ export async function runPluginCommand(
     const command = plugin.commands.find((candidate) => candidate.name === name);
     if (command === undefined) continue;
     for (const flag of flags) {
-      if (command.flags?.includes(flag) !== true) throw startError(`postern ${name} takes no --${flag}.`);
+      if (command.flags?.includes(flag) !== true) throw usageError(`postern ${name} takes no --${flag}.`);
     }
     return runAsOwner(plugin, command, { args, flags }, configuration);
   }
-  throw startError(`There is no command ${name}. See postern --help.`);
+  throw usageError(`There is no command ${name}. See postern --help.`);
 }
 
 /** Calls a running server; without one this process holds the lock of the data folder while the command runs. */

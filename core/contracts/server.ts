@@ -176,6 +176,6 @@ export type OwnerCall = (
 
 export interface OwnerAnswer {
   readonly status: number;
-  /** Parsed JSON; a problem document when the status is 400 or more. */
+  /** Parsed JSON, a problem document when the status is 400 or more; the text of an answer that has no JSON. */
   readonly body: unknown;
 }

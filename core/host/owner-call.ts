@@ -23,7 +23,7 @@ interface Owner {
 
 async function call({ url, pid, token, timeoutMs }: Owner, method: string, body: unknown): ReturnType<OwnerCall> {
   const headers = {
-    accept: 'application/json',
+    accept: 'application/json, */*;q=0.5',
     authorization: `Basic ${Buffer.from(`${ownerUsername}:${token}`).toString('base64')}`,
     ...(body !== undefined && { 'content-type': 'application/json' }),
   };
@@ -36,7 +36,9 @@ async function call({ url, pid, token, timeoutMs }: Owner, method: string, body:
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     const text = await answer.text();
-    return { status: answer.status, body: text === '' ? undefined : (JSON.parse(text) as unknown) };
+    const isJson = /\bjson\b/.test(answer.headers.get('content-type') ?? '');
+    const parsed: unknown = isJson ? JSON.parse(text) : text;
+    return { status: answer.status, body: text === '' ? undefined : parsed };
   } catch (cause) {
     throw startError(`The running server (process ${pid}) does not answer at ${url.origin}.`, cause);
   }

@@ -9,6 +9,7 @@ import { parseNetworks } from '../../core/net/networks.js';
 import { auditEndpoint } from './http/audit-endpoint.js';
 import { FileWatch } from './file-watch.js';
 import { maintenanceHook, newMessageHook } from './hooks.js';
+import { reloadCommand } from './reload-command.js';
 import { ConfigOptions } from './options.js';
 import { configEndpoints } from './http/routes.js';
 import { SourceKinds } from './sync/source-kinds.js';
@@ -24,6 +25,7 @@ export const config = definePlugin({
   options: ConfigOptions,
   needs: { configuration, lifecycle, reloading },
   provides: { configurationSources },
+  commands: [reloadCommand],
   async setup(context, { options, configuration, lifecycle, reloading }) {
     const { health, http, log, onClose, smtp } = context;
     let settings = options;

@@ -27,6 +27,7 @@ import { systemEndpoints } from './http/system.js';
 import { gaugeServer } from './system/server-metrics.js';
 import { StallRecorder } from './system/stalls.js';
 import { ThreadDumps } from './system/thread-dump.js';
+import { statusCommand } from './status-command.js';
 import { countTraffic, Traffic } from './traffic/traffic.js';
 import { isTrafficFile, TrafficFiles } from './traffic/traffic-files.js';
 
@@ -64,6 +65,7 @@ export const monitoring = definePlugin({
   needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog, stallWatch },
   uses: { directory, relayQueue },
   checks: [diskSpaceCheck],
+  commands: [statusCommand],
   async setup(context, given) {
     const { options, catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog } = given;
     const { clock, http, metrics, smtp } = context;

@@ -5,6 +5,7 @@ import type { Recipient, SmtpSession } from '../../core/pipeline/transaction.js'
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { traceEndpoints } from './http/routes.js';
 import { TraceOptions } from './options.js';
+import { traceCommand } from './trace-command.js';
 import { isTraceFile, TraceLog } from './trace-log.js';
 import { maxRecipients, type SessionRecord } from './trace-record.js';
 
@@ -15,6 +16,7 @@ export const trace = definePlugin({
   name: 'trace',
   options: TraceOptions,
   needs: { configuration },
+  commands: [traceCommand],
   async setup(context, { options: { traceDays, traceBytes }, configuration: { data } }) {
     if (traceDays === 0) return;
     const { clock, health, http, log } = context;

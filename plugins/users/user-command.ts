@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { z } from 'zod';
-import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
-import type { OwnerAnswer, OwnerCall } from '../../core/contracts/server.js';
+import { answered, type Command, type CommandInput, confirm, type Terminal } from '../../core/cli/command.js';
+import type { OwnerCall } from '../../core/contracts/server.js';
 import { askNewPassword } from '../../core/cli/terminal.js';
-import { startError } from '../../core/problem.js';
+import { startError, usageError } from '../../core/problem.js';
 import { postmasterName } from './directory.js';
 import type { UsersSettings } from './options.js';
 import { LocalRoster, type NewUser, type Roster, type UserChange, type UserDetails } from './roster.js';
@@ -12,7 +12,7 @@ import { UserAnswer } from './user.js';
 
 const usage = [
   'postern user add NAME        add a mail user and ask for a password; an empty one: nobody can sign in',
-  'postern user list            names, aliases and state of all users',
+  'postern user list [--json]   names, aliases and state of all users',
   'postern user passwd NAME     ask for a new password',
   'postern user remove NAME     remove a user; the mailbox and its messages stay',
 ] as const;
@@ -26,6 +26,7 @@ export const userCommand: Command<UsersSettings> = {
   name: 'user',
   summary: 'Mail users: add, list, change the password, remove',
   usage,
+  flags: ['json'],
   run: (input) => run(input, rosterOf),
 };
 
@@ -46,12 +47,14 @@ async function run(input: CommandInput<UsersSettings>, findRoster: FindRoster): 
   const [word = '', name, ...rest] = input.args;
   const { terminal } = input;
   if (word === 'list' && name === undefined) {
-    await list(await findRoster(input), terminal);
+    const users = await (await findRoster(input)).list();
+    if (input.flags?.has('json') === true) terminal.print(JSON.stringify(users, null, 2));
+    else for (const user of users) terminal.print(lineOf(user));
     return undefined;
   }
   const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
   if (action === undefined || name === undefined || rest.length > 0) {
-    throw startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
+    throw usageError(usage);
   }
   await action(await findRoster(input), name, terminal);
   if (input.owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
@@ -84,16 +87,9 @@ async function changePassword(roster: Roster, name: string, terminal: Terminal):
 }
 
 async function remove(roster: Roster, name: string, terminal: Terminal): Promise<void> {
-  if (terminal.interactive) {
-    const answer = await terminal.ask(`Remove the user ${name}? The mailbox and its messages stay. Type yes: `);
-    if (answer.trim().toLowerCase() !== 'yes') throw startError('Nothing was removed.');
-  }
+  await confirm(terminal, `Remove the user ${name}? The mailbox and its messages stay.`);
   await roster.remove(name);
   terminal.print(`${name} was removed. The mailbox is still there.`);
-}
-
-async function list(roster: Roster, terminal: Terminal): Promise<void> {
-  for (const user of await roster.list()) terminal.print(lineOf(user));
 }
 
 /** One line per user, for reading and for `grep`. */
@@ -107,7 +103,6 @@ function lineOf({ username, aliases, disabled, hasPassword }: UserDetails): stri
 }
 
 const ListAnswer = z.object({ details: z.array(UserAnswer) });
-const ProblemAnswer = z.object({ title: z.string().optional(), detail: z.string().optional() });
 
 /** The roster of a running server over HTTP. Refusals are thrown as sentences. */
 class RemoteRoster implements Roster {
@@ -135,14 +130,3 @@ class RemoteRoster implements Roster {
 }
 
 const pathOf = (username: string): string => `/users/${encodeURIComponent(username)}`;
-
-function answered<T>({ status, body }: OwnerAnswer, schema: z.ZodType<T>): T {
-  if (status >= 400) {
-    const told = ProblemAnswer.safeParse(body).data;
-    throw startError(told?.detail ?? told?.title ?? `The running server refused this with status ${status}.`);
-  }
-  const parsed = schema.safeParse(body);
-  if (!parsed.success)
-    throw startError('The running server gave an answer that cannot be understood: is it another version?');
-  return parsed.data;
-}

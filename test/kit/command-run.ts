@@ -1,12 +1,12 @@
 import type { CommandInput, Terminal } from '../../core/cli/command.js';
 import type { OwnerCall } from '../../core/contracts/server.js';
 import type { PluginCommand } from '../../core/plugin.js';
-import { isProblem, isStartError } from '../../core/problem.js';
+import { exitStatusOf, isProblem, isStartError } from '../../core/problem.js';
 
 /** What a command has said. */
 export interface CommandResult {
-  /** Exit status: 1 when it refused. */
-  readonly status: 0 | 1;
+  /** Exit status: 1 when it refused, 2 for wrong usage. */
+  readonly status: 0 | 1 | 2;
   /** What it printed, its questions among it. */
   readonly output: string;
   /** The sentence with which it refused; empty if it did not. */
@@ -52,6 +52,6 @@ export async function runCommand(command: PluginCommand, input: CommandRunInput)
     return { status: 0, output: terminal.printed.join(''), error: '' };
   } catch (error) {
     if (!isStartError(error) && !isProblem(error)) throw error;
-    return { status: 1, output: terminal.printed.join(''), error: error.message };
+    return { status: exitStatusOf(error), output: terminal.printed.join(''), error: error.message };
   }
 }

@@ -82,7 +82,7 @@ describe('postern user, when no server runs', () => {
     const records = await openUserRecords(file);
     await records.add(user('anna@example.org'));
     await records.add(user('postmaster@example.org'));
-    await assert.rejects(run('remove anna', { interactive: true, typed: ['no'] }), says(/Nothing was removed/));
+    await assert.rejects(run('remove anna', { interactive: true, typed: ['no'] }), says(/Nothing was changed/));
     await run('remove anna', { interactive: true, typed: ['yes'] });
     await assert.rejects(run('remove postmaster'), isProblemNamed('conflict'));
     assert.deepEqual(
