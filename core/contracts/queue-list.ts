@@ -54,6 +54,7 @@ export interface ListOptions {
   readonly order?: 'asc' | 'desc';
 }
 
+/** Of the whole queue, or of the entries and recipients that a filter matches. */
 export interface QueueStatistics {
   /** Entries. */
   readonly byState: Readonly<Record<EntryState, number>>;
@@ -69,6 +70,13 @@ export interface QueueStatistics {
   }[];
   /** Minutes. */
   readonly ageLimits: readonly number[];
+  /** Open recipients and their entries by sender, in lower case, the most recipients first. */
+  readonly bySender: readonly {
+    /** Null for the null reverse-path. */
+    readonly sender: string | null;
+    readonly count: number;
+    readonly messages: number;
+  }[];
   /** Open recipients by normalised last reply, the most frequent first. */
   readonly byReason: readonly { readonly reason: string; readonly count: number; readonly example: RecordedReply }[];
   readonly open: number;
@@ -80,14 +88,26 @@ export interface QueueStatistics {
   readonly damaged?: number;
 }
 
-export type Selector =
-  /** With `isExpected`: only while each of them exists and has such a version. */
-  | { readonly uids: readonly string[]; readonly isExpected?: ((version: string) => boolean) | undefined }
+export type EntrySelector =
+  /**
+   * With `isExpected`: only while each of them exists and has such a version. With `within`: only the recipients that
+   * match its criteria of recipients; its other criteria are ignored.
+   */
+  | {
+      readonly uids: readonly string[];
+      readonly isExpected?: ((version: string) => boolean) | undefined;
+      readonly within?: EntryFilter | undefined;
+    }
   /**
    * Criteria of recipients leave the other recipients alone. With `expect`: only while the filter matches that many
    * entries.
    */
   | { readonly filter: EntryFilter; readonly expect?: number | undefined };
+
+export type Selector = EntrySelector | { readonly recipients: RecipientIndexes };
+
+/** Indexes of recipients by the uid of their entry. */
+export type RecipientIndexes = Readonly<Record<string, readonly number[]>>;
 
 export type Mutation =
   | { readonly operation: 'retry'; readonly at?: number }
@@ -110,9 +130,25 @@ export interface MutationPreview extends MutationReach {
   readonly sample: readonly { readonly entry: EntrySummary; readonly addresses: readonly string[] }[];
 }
 
+/** How far a mutation is, after each batch that is durable. */
+export interface MutationProgress extends MutationReach {
+  readonly total: number;
+  /** Entries that were looked at, changed or not. */
+  readonly done: number;
+}
+
+/** Follows a mutation of many entries. */
+export interface MutationRun {
+  /** Ends the mutation before its next batch. */
+  readonly signal: AbortSignal;
+  readonly progress: (progress: MutationProgress) => void;
+}
+
 export interface MutationResult extends MutationReach {
   readonly requested: number;
   readonly changed: number;
+  /** Of a hold: the recipients that were not held before. */
+  readonly newlyHeld?: RecipientIndexes;
   readonly results: readonly {
     readonly uid: string;
     /** `active`: an attempt is in progress; the detail says what happens after it. */

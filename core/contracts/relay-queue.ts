@@ -7,7 +7,8 @@ export interface QueuedMail {
   find(uid: string): Promise<Entry | undefined>;
   list(options: ListOptions): Promise<EntryPage>;
   count(filter: EntryFilter): Promise<number>;
-  statistics(now: number): Promise<QueueStatistics>;
+  /** With a filter: of the entries that match, and of their recipients that match its criteria of recipients. */
+  statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics>;
   /** Open entries. */
   readonly size: number;
 }

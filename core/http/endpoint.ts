@@ -65,6 +65,13 @@ export interface ByteSource {
   close?(): Promise<void>;
 }
 
+/** A form with one button, posted to a path of this server. */
+export interface NoticeAction {
+  readonly label: string;
+  readonly path: string;
+  readonly fields?: Readonly<Record<string, string | readonly string[]>>;
+}
+
 /** Anything but a plain 200 with a model. */
 export interface Response<Model = unknown> {
   readonly postern: 'response';
@@ -92,6 +99,8 @@ export interface Response<Model = unknown> {
   readonly stream?: { readonly source: Readable; readonly contentType: string };
   /** A sentence for the page to which a form is redirected. */
   readonly notice?: string;
+  /** A form beside that sentence, such as Undo. */
+  readonly noticeAction?: NoticeAction;
   /** For the audit log: action, object, number. */
   readonly audit?: AuditNote;
 }

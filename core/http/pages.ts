@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { startError } from '../problem.js';
 import { holds } from './access.js';
-import type { Account, Method, Role } from './endpoint.js';
+import type { Account, Method, NoticeAction, Role } from './endpoint.js';
 import { type Context, wantsFragment } from './exchange.js';
 import { withParameter } from './referer.js';
 import type { Views } from './views.js';
@@ -19,6 +19,8 @@ interface PageModel {
   /** Path and query without cursor, page, format and notice. */
   readonly listPath: string;
   readonly notice: string | null;
+  /** A form beside the notice, such as Undo. */
+  readonly noticeAction: NoticeAction | null;
   readonly version: string;
   readonly hostname: string;
 }
@@ -78,6 +80,7 @@ export class Pages {
     const { notices, navigation, may, version, hostname } = this.#input;
     const { account, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
+    const notice = notices.take(key, account?.username);
     return {
       title,
       nav: navigation.show(ctx.path, account, (href) => may(account, 'GET', href)),
@@ -86,7 +89,8 @@ export class Pages {
       requestId: id,
       path: ctx.path,
       listPath: listPath(ctx),
-      notice: notices.take(key, account?.username),
+      notice: notice?.text ?? null,
+      noticeAction: notice?.action ?? null,
       version,
       hostname,
     };
@@ -97,25 +101,35 @@ export function listPath(ctx: Context): string {
   return ['cursor', 'page', 'format', 'notice'].reduce((path, name) => withParameter(path, name, undefined), ctx.url);
 }
 
+interface Notice {
+  readonly text: string;
+  readonly action?: NoticeAction | undefined;
+}
+
+/** Characters of all notices. */
+const maxNoticeSize = 8 * 1024 * 1024;
+
 /**
  * Sentences that a form passes to the page it is redirected to. The URL contains only a random key, so that a link can
  * neither inject a sentence nor show one to another user.
  */
 export class Notices {
-  readonly #kept = new LRUCache<string, { readonly text: string; readonly username: string | undefined }>({
+  readonly #kept = new LRUCache<string, Notice & { readonly username: string | undefined }>({
     max: 1000,
+    maxSize: maxNoticeSize,
+    sizeCalculation: ({ text, action }) => 1 + text.length + JSON.stringify(action?.fields ?? {}).length,
     ttl: 120_000,
   });
 
-  keep(text: string, username: string | undefined): string {
+  keep(notice: Notice, username: string | undefined): string {
     const key = randomBytes(9).toString('base64url');
-    this.#kept.set(key, { text, username });
+    this.#kept.set(key, { ...notice, username });
     return key;
   }
 
-  take(key: string | undefined, username: string | undefined): string | null {
+  take(key: string | undefined, username: string | undefined): Notice | null {
     const kept = key === undefined ? undefined : this.#kept.get(key);
-    return kept?.username === username ? (kept?.text ?? null) : null;
+    return kept?.username === username ? (kept ?? null) : null;
   }
 }
 

@@ -79,9 +79,10 @@ const encodePath = (path: string): string => encodeURI(path).replaceAll('%25', '
 
 /** Post/redirect/get. Redirects only to paths of this server. */
 function redirect(ctx: Context, response: Response, notices: Notices): void {
-  const { location, notice } = response;
+  const { location, notice, noticeAction: action } = response;
   const target = location !== undefined && isOwnPath(location) ? location : (ownReferer(ctx) ?? ctx.path);
-  const key = notice === undefined ? undefined : notices.keep(notice, ctx.state.exchange.account?.username);
+  const key =
+    notice === undefined ? undefined : notices.keep({ text: notice, action }, ctx.state.exchange.account?.username);
   ctx.status = 303;
   ctx.set('Location', encodePath(withParameter(target, 'notice', key)));
   ctx.set('Cache-Control', 'no-store');

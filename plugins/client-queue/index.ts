@@ -18,6 +18,7 @@ import { dkimCheck, queueCheck, resolverCheck } from './doctor-checks.js';
 import { ClientQueueOptions, type ClientQueueSettings } from './options.js';
 import { Outbound, OutboundSettings } from './delivery/outbound.js';
 import { queueCommand } from './queue-command.js';
+import { BulkJobs } from './queue/bulk-jobs.js';
 import { openInTime, openRelayQueue } from './queue/open-relay-queue.js';
 import type { OpenedRelayQueue } from './queue/file-relay-queue.js';
 import { defaultLongestPauseMs, type QueueBounds } from './queue/upkeep.js';
@@ -66,6 +67,8 @@ export const clientQueue = definePlugin({
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => outcomeEvent(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
+    const jobs = await BulkJobs.open({ file: join(data, 'queue-jobs.json'), clock, log });
+    onClose(() => jobs.stop());
     const mailFinder = new MailFinder(options.resolver, configuration, clock);
     const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
@@ -100,6 +103,7 @@ export const clientQueue = definePlugin({
       forgetFailures: (destinations) => outbound.forgetFailures(destinations),
       sites: outbound.sites,
       pace: (key) => outbound.pace(key),
+      jobs,
       sendNotices: () => outbound.sendNotices(),
     });
     context.http.mount(clientEndpoints(site));

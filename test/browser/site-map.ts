@@ -13,6 +13,7 @@ const collections = new Set([
   'heapdumps',
   'destinations',
   'quarantine',
+  'jobs',
   'trace',
 ]);
 

@@ -20,7 +20,10 @@ const policy: readonly Rule[] = [
   { match: /^GET \/users(?:\/\{username\}\/exists)?$/, access: ['read'] },
   { match: /^POST \/users\/authenticate$/, access: ['operate'] },
   { match: /^\w+ \/users(?:\/\{username\})?$/, access: ['admin'] },
-  { match: /^GET \/client\/queue(?:\/list|\/statistics|\/quarantine|\/\{uid\})?$/, access: ['read'] },
+  {
+    match: /^GET \/client\/queue(?:\/list|\/statistics|\/quarantine|\/\{uid\}|\/jobs|\/jobs\/\{id\})?$/,
+    access: ['read'],
+  },
   { match: /^GET \/client\/(?:destinations|replies)/, access: ['read'] },
   { match: /^GET \/(?:proxy|lmtp)$/, access: ['read'] },
   { match: /^POST \/client\/queue\/recover$/, access: ['admin'] },

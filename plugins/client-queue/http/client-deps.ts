@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
+import type { BulkJobs } from '../queue/bulk-jobs.js';
 import type { RelayQueue } from '../queue/relay-queue.js';
 import type { Configuration } from '../../../core/contracts/server.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
@@ -34,6 +35,8 @@ export interface QueueDeps {
   readonly clock: Clock;
   /** Forgets connection failures of the servers of these destinations; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
+  /** Actions on many entries. */
+  readonly jobs: BulkJobs;
   /** Sends pending notifications now. */
   readonly sendNotices: () => void;
   /** The note about a quarantined entry. */
@@ -71,6 +74,7 @@ interface ClientOptions {
   readonly pace: ClientDeps['pace'];
   readonly forgetFailures: ClientDeps['forgetFailures'];
   readonly sendNotices: ClientDeps['sendNotices'];
+  readonly jobs: ClientDeps['jobs'];
   /** Absolute path of the folder for uploads in use. */
   readonly uploads: string;
 }
@@ -97,6 +101,7 @@ export function clientDeps(input: ClientOptions): ClientDeps {
     pace: input.pace,
     forgetFailures: input.forgetFailures,
     sendNotices: input.sendNotices,
+    jobs: input.jobs,
     quarantineNote: async (uid) => {
       const found = (await queue.quarantined()).find(({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid);
       return (

@@ -155,6 +155,16 @@ export const StatisticsAnswer = z.object({
     .describe('Those with the most open recipients: at most 100 in the list, 1,000 in the statistics'),
   destinationCount: z.int().describe('Destinations with open recipients, listed or not'),
   ageLimits: z.array(z.int()).describe('Minutes'),
+  bySender: z
+    .array(
+      z.object({
+        sender: z.string().describe('In lower case; empty for the null reverse-path'),
+        count: z.int().describe('Open recipients'),
+        messages: z.int(),
+      }),
+    )
+    .describe('Those with the most open recipients, as many as of destinations'),
+  senderCount: z.int(),
   byReason: z.array(z.object({ reason: z.string(), count: z.int(), example: Reply })),
   open: z.int(),
   bytes: z.int(),
@@ -169,7 +179,7 @@ export function statisticsAnswer(
   limit: number,
 ): z.output<typeof StatisticsAnswer> {
   const { byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
-  const { damaged = 0 } = statistics;
+  const { damaged = 0, bySender } = statistics;
   return {
     byState,
     byDestination: byDestination.slice(0, limit).map(({ oldest: since, lastReply, ...row }) => ({
@@ -183,6 +193,10 @@ export function statisticsAnswer(
     })),
     destinationCount: byDestination.length,
     ageLimits: [...ageLimits],
+    bySender: bySender
+      .slice(0, limit)
+      .map(({ sender, count, messages }) => ({ sender: sender ?? '', count, messages })),
+    senderCount: bySender.length,
     byReason: byReason.map(({ reason, count, example }) => ({ reason, count, example: replyAnswer(example) })),
     open,
     bytes,

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import type {
   EntryFilter,
+  EntrySelector,
   Mutation,
   MutationPreview,
   MutationResult,
-  Selector,
+  MutationRun,
 } from '../../../core/contracts/queue-list.js';
 import type { RelayQueue } from '../queue/relay-queue.js';
 import {
@@ -20,7 +21,10 @@ import { problem } from '../../../core/problem.js';
 import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
 import { isOpenState, maxSelected, selectionFields, writtenFilter } from './queue-page.js';
 import { group, type QueueDeps } from './client-deps.js';
+import { JobAnswer, jobAnswer, jobPath, othersText, reachText } from './jobs.js';
 
+/** Forms that act on more entries start a job. */
+const maxAtOnce = 500;
 const limit = 2 * 1024 * 1024;
 const reason = z
   .string()
@@ -45,6 +49,7 @@ export const MutationAnswer = z.object({
   recipients: z.int().describe('That changed; of a dry run, that would'),
   messages: z.int().describe('Whose recipients these are'),
   otherRecipients: z.int().describe('Open recipients of the same messages that stay as they are'),
+  summary: z.string().describe('The same as a sentence'),
   queueSize: z.int().describe('Open entries'),
   results: z.array(
     z.object({ uid: z.string(), outcome: z.enum(['done', 'notFound', 'active']), detail: z.string().nullable() }),
@@ -54,7 +59,8 @@ export const MutationAnswer = z.object({
   sample: z.array(SummaryAnswer).optional().describe('Of a dry run'),
   dryRun: z.boolean().optional(),
 });
-type Answer = z.output<typeof MutationAnswer>;
+const Started = z.object({ job: JobAnswer }).describe('Of a job: 202');
+type Answer = z.output<typeof MutationAnswer> | z.output<typeof Started>;
 
 /** Operations on entries, chosen one by one or by filter. */
 export function mutationEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
@@ -65,12 +71,17 @@ const common = {
   method: 'POST',
   group,
   access: 'operate',
-  answer: MutationAnswer,
+  answer: z.union([MutationAnswer, Started]),
+  success: [200, 202],
   cache: 'no-store',
   conditions: ['If-Match'],
 } as const;
 const back = z.string().max(6000).optional().describe('Where a form goes back to: a path of the queue.');
-const fields = { ...selectionFields, back };
+const job = z
+  .boolean()
+  .optional()
+  .describe(`Run as a job: 202 with its address. Forms do so for more than ${maxAtOnce} entries.`);
+const fields = { ...selectionFields, back, job };
 
 const retrying = (deps: QueueDeps) =>
   defineEndpoint({
@@ -183,57 +194,120 @@ function chosenOnPage(selection: Given): Given {
 interface Given extends Selection {
   readonly dryRun?: boolean | undefined;
   readonly back?: string | undefined;
+  readonly job?: boolean | undefined;
 }
 
 async function change(
   deps: QueueDeps,
   mutation: Mutation,
-  { dryRun, back: way, ...selection }: Given,
+  { dryRun, back: way, job: asJob, ...selection }: Given,
   request: EndpointRequest,
 ): Promise<Response<Answer>> {
   const { queue, clock } = deps;
   const { ifMatch } = request;
   const isExpected = ifMatch === undefined ? undefined : (version: string) => namesTag(ifMatch, version);
   const chosen = await chosenBy(selection, queue, isExpected);
-  const about = { operation: mutation.operation, at: isoTime(clock.now()), by: request.account?.username ?? null };
-  if (dryRun === true) {
-    const sample = (await previewOf(chosen, queue)).map(summaryAnswer);
-    const { count } = chosen;
-    const { recipients, messages, otherRecipients } = await queue.preview(chosen.selector, mutation, clock.now());
-    const reach = { recipients, messages, otherRecipients };
+  if (dryRun === true) return dryRunOf(deps, mutation, chosen, request);
+  const back = referer(way);
+  const isPage = request.representation === 'html';
+  if (!request.confirmed && needsQuestion(mutation, chosen)) {
+    const preview = await queue.preview(chosen.selector, mutation, clock.now());
+    return questionOf(request, { mutation, chosen, preview, back });
+  }
+  const order = { operation: mutation.operation, selection: describedSelection(chosen), total: chosen.count, back };
+  const by = request.account?.username ?? null;
+  if (asJob ?? (isPage && chosen.count > maxAtOnce)) {
+    const job = await deps.jobs.start({ ...order, by }, (run) => carryOut(deps, mutation, chosen, run));
     return respond({
-      status: 200,
-      model: { ...about, requested: count, changed: 0, ...reach, queueSize: queue.size, results: [], sample, dryRun },
+      status: 202,
+      model: { job: jobAnswer(job) },
+      location: jobPath(job.id),
+      audit: auditOf(mutation, chosen, { requested: chosen.count }),
     });
   }
-  const location = referer(way);
-  if (!request.confirmed && needsQuestion(mutation, chosen))
-    return questionOf(request, {
-      mutation,
-      chosen,
-      preview: await queue.preview(chosen.selector, mutation, clock.now()),
-      back: location,
-    });
-  const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
-  if (isTriedNow) deps.forgetFailures(await destinationsOf(chosen, queue));
-  const result = await queue.mutate(chosen.selector, mutation, clock.now());
-  if (mutation.operation === 'bounce') deps.sendNotices();
+  const result = await carryOut(deps, mutation, chosen);
+  const isUndoable = isPage && Object.keys(result.newlyHeld ?? {}).length > 0;
+  const undo = isUndoable ? await deps.jobs.record({ ...order, by }, result) : undefined;
+  const { requested, changed, recipients, messages, otherRecipients, results } = result;
   return respond({
     status: 200,
     model: {
-      ...about,
-      requested: result.requested,
-      changed: result.changed,
-      recipients: result.recipients,
-      messages: result.messages,
-      otherRecipients: result.otherRecipients,
+      ...aboutOf(deps, mutation, request),
+      requested,
+      changed,
+      recipients,
+      messages,
+      otherRecipients,
+      summary: noticeOf(mutation, result),
       queueSize: queue.size,
-      results: result.results.map(({ uid, outcome, detail }) => ({ uid, outcome, detail })),
+      results: results.map(({ uid, outcome, detail }) => ({ uid, outcome, detail })),
     },
-    location,
+    location: back,
     notice: noticeOf(mutation, result),
-    audit: { action: `queue.${mutation.operation}`, selector: shownSelector(chosen), counts: countsOf(result) },
+    ...(undo !== undefined &&
+      undo.held !== null && { noticeAction: { label: 'Undo', path: `${jobPath(undo.id)}/undo` } }),
+    audit: auditOf(mutation, chosen, countsOf(result)),
   });
+}
+
+function aboutOf({ clock }: QueueDeps, { operation }: Mutation, { account }: EndpointRequest) {
+  return { operation, at: isoTime(clock.now()), by: account?.username ?? null };
+}
+
+async function dryRunOf(
+  deps: QueueDeps,
+  mutation: Mutation,
+  chosen: Chosen,
+  request: EndpointRequest,
+): Promise<Response<Answer>> {
+  const { queue, clock } = deps;
+  const sample = (await previewOf(chosen, queue)).map(summaryAnswer);
+  const preview = await queue.preview(chosen.selector, mutation, clock.now());
+  const { recipients, messages, otherRecipients } = preview;
+  return respond({
+    status: 200,
+    model: {
+      ...aboutOf(deps, mutation, request),
+      requested: chosen.count,
+      changed: 0,
+      recipients,
+      messages,
+      otherRecipients,
+      summary: sentenceOf(mutation, preview),
+      queueSize: queue.size,
+      results: [],
+      sample,
+      dryRun: true,
+    },
+  });
+}
+
+async function carryOut(
+  deps: QueueDeps,
+  mutation: Mutation,
+  chosen: Chosen,
+  run?: MutationRun,
+): Promise<MutationResult> {
+  const { queue, clock } = deps;
+  const isTriedNow = mutation.operation === 'retry' && (mutation.at ?? 0) <= clock.now();
+  if (isTriedNow) deps.forgetFailures(await destinationsOf(chosen, queue));
+  const result = await queue.mutate(chosen.selector, mutation, clock.now(), run);
+  if (mutation.operation === 'bounce') deps.sendNotices();
+  return result;
+}
+
+const auditOf = ({ operation }: Mutation, chosen: Chosen, counts: Readonly<Record<string, number>>) => ({
+  action: `queue.${operation}`,
+  selector: shownSelector(chosen),
+  counts,
+});
+
+/** The selection in words, for the page of a job. */
+function describedSelection({ selector, count }: Chosen): string {
+  const filter = 'filter' in selector ? selector.filter : undefined;
+  if (filter === undefined) return pluralize(count, 'selected entry', 'selected entries');
+  const words = Object.entries(filter).map(([name, value]) => `${name} ${String(value)}`);
+  return words.length === 0 ? 'All open entries' : words.join(', ').slice(0, 500);
 }
 
 /** Irreversible operations need a confirmation, as do operations on a filter. */
@@ -241,25 +315,16 @@ function needsQuestion({ operation }: Mutation, { selector }: Chosen): boolean {
   return operation === 'delete' || operation === 'bounce' || 'filter' in selector;
 }
 
-const words = {
-  retry: 'tried again',
-  delete: 'deleted',
-  bounce: 'returned',
-  hold: 'held',
-  release: 'released',
-} as const;
-
 function noticeOf({ operation }: Mutation, { recipients, messages, otherRecipients, results }: MutationResult): string {
   const active = results.filter(({ outcome }) => outcome === 'active').length;
   const gone = results.filter(({ outcome }) => outcome === 'notFound').length;
   const rest = [
-    otherRecipients === 0 ? '' : ` ${othersText(otherRecipients)}`,
     active === 0
       ? ''
       : ` ${pluralize(active, 'entry', 'entries')} being sent now; the change applies after this attempt.`,
     gone === 0 ? '' : ` ${pluralize(gone, 'entry', 'entries')} not there any more, or in no state for it.`,
   ];
-  return `${pluralize(recipients, 'recipient')} of ${pluralize(messages, 'message')} ${words[operation]}.${rest.join('')}`;
+  return `${reachText(operation, { recipients, messages, otherRecipients })}${rest.join('')}`;
 }
 
 function countsOf({ requested, changed, recipients, results }: MutationResult) {
@@ -269,11 +334,13 @@ function countsOf({ requested, changed, recipients, results }: MutationResult) {
 /** Shortens the selector: thousands of uids would fill the audit log. */
 function shownSelector({ selector, count }: Chosen): unknown {
   if ('filter' in selector) return { filter: writtenFilter(selector.filter) };
-  return count > 20 ? { uids: [...selector.uids.slice(0, 20), `and ${count - 20} more`] } : { uids: selector.uids };
+  const within = selector.within === undefined ? {} : { within: writtenFilter(selector.within) };
+  const uids = count > 20 ? [...selector.uids.slice(0, 20), `and ${count - 20} more`] : selector.uids;
+  return { uids, ...within };
 }
 
 /** No dot segments, which could lead out of the queue. */
-const ownPath = /^\/client\/queue(?:\/(?!\.)[!-.0->@-[\]-~]+)+(?:\?[!-[\]-~]*)?$/;
+const ownPath = /^\/client\/(?:queue|destinations)(?:\/(?!\.)[!-.0->@-[\]-~]+)+(?:\?[!-[\]-~]*)?$/;
 
 /** Only paths of the queue. */
 function referer(path: string | undefined): string {
@@ -331,19 +398,16 @@ const sentences = {
   release: 'will be released',
 } as const;
 
-/** The recipients that are not affected. */
-function othersText(count: number): string {
-  return `${pluralize(count, 'other recipient of the same messages is', 'other recipients of the same messages are')} not affected.`;
-}
-
 function sentenceOf({ operation }: Mutation, { recipients, messages, otherRecipients }: MutationPreview): string {
-  const who = `${pluralize(recipients, 'recipient')} of ${pluralize(messages, 'message')} ${sentences[operation]}.`;
-  if (otherRecipients === 0) return who;
-  return `${who} ${othersText(otherRecipients)}`;
+  const who = `${pluralize(recipients, 'recipient')} in ${pluralize(messages, 'message')} ${sentences[operation]}.`;
+  return `${who}${othersText(otherRecipients)}`;
 }
 
 function selectorFields({ selector, count }: Chosen): readonly { readonly name: string; readonly value: string }[] {
-  if ('uids' in selector) return selector.uids.map((value) => ({ name: 'uids', value }));
+  if ('uids' in selector) {
+    const within = selector.within === undefined ? [] : [{ name: 'within', value: writtenFilter(selector.within) }];
+    return [...selector.uids.map((value) => ({ name: 'uids', value })), ...within];
+  }
   return [
     { name: 'filter', value: writtenFilter(selector.filter) },
     { name: 'expect', value: String(count) },
@@ -363,12 +427,13 @@ interface Selection {
   readonly uid?: string | undefined;
   readonly uids?: readonly string[] | undefined;
   readonly filter?: EntryFilter | undefined;
+  readonly within?: EntryFilter | undefined;
   readonly expect?: number | undefined;
 }
 
 /** The selected entries and their number. */
 interface Chosen {
-  readonly selector: Selector;
+  readonly selector: EntrySelector;
   readonly count: number;
 }
 
@@ -378,7 +443,7 @@ interface Chosen {
  * the expected one
  */
 async function chosenBy(
-  { uid, uids, filter, expect }: Selection,
+  { uid, uids, filter, within, expect }: Selection,
   queue: RelayQueue,
   isExpected?: (version: string) => boolean,
 ): Promise<Chosen> {
@@ -390,7 +455,8 @@ async function chosenBy(
   }
   if (uids !== undefined && uids.length > maxSelected)
     throw problem('too-large', `One call takes at most ${maxSelected} uids. Choose by filter.`);
-  const selector = filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])], isExpected } : { filter, expect };
+  const selector =
+    filter === undefined ? { uids: [...new Set(uids ?? [uid ?? ''])], isExpected, within } : { filter, expect };
   if (isExpected !== undefined && (!('uids' in selector) || selector.uids.length > 1))
     throw problem('bad-request', 'If-Match holds for one entry: choose it by its uid.');
   const count = 'filter' in selector ? await queue.count(selector.filter) : selector.uids.length;

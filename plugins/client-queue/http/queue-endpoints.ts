@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
+import type { EntryFilter } from '../../../core/contracts/queue-list.js';
 import type { Entry } from '../../../core/contracts/queue-entry.js';
 import { type Account, type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
@@ -13,7 +14,7 @@ import {
   summaryAnswer,
 } from './entry-answer.js';
 import { headerOf } from '../delivery/outgoing-message.js';
-import { entryPage, filterOf, listPage, ListQuery, statisticsPage, UidParams } from './queue-page.js';
+import { entryPage, filterOf, listPage, ListQuery, statisticsPage, StatisticsQuery, UidParams } from './queue-page.js';
 import { group, type QueueDeps } from './client-deps.js';
 
 /** Read-only endpoints of the queue. */
@@ -21,8 +22,9 @@ export function queueEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
   return [listing(deps), statistics(deps), oneEntry(deps), message(deps)];
 }
 
-const listing = ({ queue, clock, controls, sites }: QueueDeps) =>
-  defineEndpoint({
+function listing(deps: QueueDeps): AnyEndpoint {
+  const { queue, clock, controls, sites } = deps;
+  return defineEndpoint({
     method: 'GET',
     path: '/client/queue/list',
     summary: 'Mail that waits for other servers, filtered and sorted',
@@ -44,11 +46,13 @@ const listing = ({ queue, clock, controls, sites }: QueueDeps) =>
       const { page, limit, cursor, sort, order, ...given } = query;
       const filter = filterOf(given);
       const place = cursor !== undefined ? { cursor } : page !== undefined ? { page } : {};
-      const [list, counted] = await Promise.all([
-        queue.list({ filter, limit, sort, order, ...place }),
-        queue.statistics(clock.now()),
-      ]);
       const isPage = request.representation === 'html';
+      const now = clock.now();
+      const [list, counted, matching] = await Promise.all([
+        queue.list({ filter, limit, sort, order, ...place }),
+        queue.statistics(now),
+        isPage ? matchingStatistics(deps, filter) : undefined,
+      ]);
       const answer = {
         items: list.items.map(summaryAnswer),
         total: list.total,
@@ -66,30 +70,46 @@ const listing = ({ queue, clock, controls, sites }: QueueDeps) =>
         listPath: request.listPath,
         controls: controls.list(),
         siteOf: (destination) => sites.peek(destination),
-        now: clock.now(),
+        now,
         damage: queue.complaint?.(),
+        matching,
       });
     },
   });
+}
 
-const statistics = ({ queue, clock, controls, sites }: QueueDeps) =>
-  defineEndpoint({
+/** Figures of what a filter matches, for a page; undefined without a filter. */
+async function matchingStatistics({ queue, clock, sites }: QueueDeps, filter: EntryFilter) {
+  if (Object.keys(filter).length === 0) return undefined;
+  return statisticsAnswer(await queue.statistics(clock.now(), filter), sites, maxDestinations.page);
+}
+
+function statistics(deps: QueueDeps): AnyEndpoint {
+  const { queue, clock, controls, sites } = deps;
+  return defineEndpoint({
     method: 'GET',
     path: '/client/queue/statistics',
-    summary: 'Queue by state, by destination and age, and by reason',
+    summary: 'Queue by state, by destination and age, by sender and by reason; with a filter, of what it matches',
     group,
     access: 'read',
+    query: StatisticsQuery,
     answer: StatisticsAnswer,
     view: 'statistics.njk',
     cache: 'no-store',
-    async handle({ request }) {
+    async handle({ query, request }) {
       const now = clock.now();
-      const counted = await queue.statistics(now);
-      if (request.representation !== 'html') return statisticsAnswer(counted, sites, maxDestinations.statistics);
-      const about = { now, damage: queue.complaint?.() };
-      return statisticsPage(statisticsAnswer(counted, sites, maxDestinations.page), controls.list(), about);
+      const filter = filterOf(query);
+      if (request.representation !== 'html') {
+        const isFiltered = Object.keys(filter).length > 0;
+        const counted = await queue.statistics(now, isFiltered ? filter : undefined);
+        return statisticsAnswer(counted, sites, maxDestinations.statistics);
+      }
+      const [whole, matching] = await Promise.all([queue.statistics(now), matchingStatistics(deps, filter)]);
+      const about = { now, damage: queue.complaint?.(), filter, matching };
+      return statisticsPage(statisticsAnswer(whole, sites, maxDestinations.page), controls.list(), about);
     },
   });
+}
 
 const oneEntry = ({ queue, quarantineNote }: QueueDeps) =>
   defineEndpoint({

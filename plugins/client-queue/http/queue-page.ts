@@ -19,8 +19,14 @@ type Entry = z.output<typeof EntryAnswer>;
 const maxRows = maxDestinations.page;
 const listPath = '/client/queue/list';
 
-const linkTo = (filter: EntryFilter): string =>
-  `${listPath}?${new URLSearchParams(Object.entries(filter).map(([name, value]): [string, string] => [name, String(value)])).toString()}#entries`;
+const statisticsPath = '/client/queue/statistics';
+
+const queryOf = (filter: EntryFilter): string =>
+  new URLSearchParams(
+    Object.entries(filter).map(([name, value]): [string, string] => [name, String(value)]),
+  ).toString();
+
+const linkTo = (filter: EntryFilter): string => `${listPath}?${queryOf(filter)}#entries`;
 
 /** `< 5 min`, `< 10 min` … `older`: the columns of the table by age. */
 function ageColumns(limits: readonly number[]) {
@@ -48,7 +54,7 @@ const controlPath = (key: string): string => `/client/destinations/${encodeURICo
 function destinationRow(
   row: Statistics['byDestination'][number],
   limits: readonly number[],
-  controls: ReadonlyMap<string, RecordedControl>,
+  { byName, filter }: { readonly byName: ReadonlyMap<string, RecordedControl>; readonly filter: EntryFilter },
 ) {
   const { destination, site, total, ages, oldest, active, lastReply } = row;
   const most = Math.max(...ages, 1);
@@ -56,18 +62,18 @@ function destinationRow(
     destination,
     site: siteLabel(site, destination),
     siteHref: site === null ? null : controlPath(site),
-    href: linkTo({ destination }),
+    href: linkTo({ ...filter, destination }),
     controlHref: controlPath(destination),
     total,
     oldest,
     active,
     lastReply,
-    suspended: [destination, site ?? ''].some((key) => (controls.get(key)?.suspendedUntil ?? null) !== null),
+    suspended: [destination, site ?? ''].some((key) => (byName.get(key)?.suspendedUntil ?? null) !== null),
     cells: ages.map((count, index) => ({
       count,
       // Four shades; the cell shows the number as well.
       heat: count === 0 ? 0 : Math.min(4, 1 + Math.floor((3 * count) / most)),
-      href: linkTo({ destination, ...ageRange(limits, index) }),
+      href: linkTo({ ...filter, destination, ...ageRange(limits, index) }),
       age: index === 0 ? `younger than ${ageLabel(limits[0] ?? 0)}` : `older than ${ageLabel(limits[index - 1] ?? 0)}`,
     })),
   };
@@ -77,10 +83,11 @@ function destinationRow(
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
-  { now, damage }: Pick<ListAbout, 'now' | 'damage'>,
+  { now, damage, filter = {}, matching }: StatisticsAbout,
 ) {
-  const { byState, byDestination, destinationCount, byReason, ageLimits, oldest, open, bytes, quarantined } =
-    statistics;
+  const { byState, oldest, open, bytes, quarantined } = statistics;
+  const isFiltered = matching !== undefined;
+  const { byDestination, destinationCount, byReason, bySender, senderCount, ageLimits } = matching ?? statistics;
   const byName = new Map(controls.map((control) => [control.destination, control]));
   const suspended = controls.filter(({ suspendedUntil }) => suspendedUntil !== null && suspendedUntil > now);
   return {
@@ -94,13 +101,22 @@ export function statisticsPage(
     oldest,
     quarantined,
     damage,
+    isFiltered,
+    refreshPath: isFiltered ? `${statisticsPath}?${queryOf(filter)}` : statisticsPath,
     ageColumns: ageColumns(ageLimits),
-    destinations: byDestination.slice(0, maxRows).map((row) => destinationRow(row, ageLimits, byName)),
+    destinations: byDestination.slice(0, maxRows).map((row) => destinationRow(row, ageLimits, { byName, filter })),
     moreDestinations: Math.max(0, destinationCount - maxRows),
     reasons: byReason
       .slice(0, maxRows)
-      .map(({ reason, count, example }) => ({ reason, count, example, href: linkTo({ reason }) })),
+      .map(({ reason, count, example }) => ({ reason, count, example, href: linkTo({ ...filter, reason }) })),
     moreReasons: Math.max(0, byReason.length - maxRows),
+    senders: bySender.slice(0, maxRows).map(({ sender, count, messages }) => ({
+      sender: sender === '' ? '<>' : sender,
+      count,
+      messages,
+      href: linkTo({ ...filter, sender: sender === '' ? '<>' : sender }),
+    })),
+    moreSenders: Math.max(0, senderCount - maxRows),
     suspended: suspended.map(({ destination, reason, suspendedUntil }) => ({
       destination,
       reason,
@@ -108,6 +124,14 @@ export function statisticsPage(
       href: controlPath(destination),
     })),
   };
+}
+
+interface StatisticsAbout {
+  readonly now: number;
+  readonly damage: string | undefined;
+  readonly filter?: EntryFilter | undefined;
+  /** Of what the filter matches; undefined without a filter. */
+  readonly matching?: Statistics | undefined;
 }
 
 interface ListAnswer {
@@ -120,16 +144,13 @@ interface ListAnswer {
   readonly statistics: Statistics;
 }
 
-interface ListAbout {
+interface ListAbout extends StatisticsAbout {
   readonly filter: EntryFilter;
   readonly sort: string;
   readonly order: string;
   readonly listPath: string;
   readonly controls: readonly RecordedControl[];
   readonly siteOf: (destination: string) => string | undefined;
-  readonly now: number;
-  readonly damage: string | undefined;
-  /** Of the whole queue: the answer may hold only the first rows. */
 }
 
 const sortLabels: Readonly<Record<string, string>> = {
@@ -183,6 +204,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
     filtered: Object.keys(filter).length > 0,
     chips: chipsOf(filter),
     written: writtenFilter(filter),
+    within: withinOf(filter),
     sort: about.sort,
     order: about.order,
     listPath: about.listPath,
@@ -197,6 +219,12 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
       { value: 'asc', label: 'Oldest first' },
     ],
   };
+}
+
+/** The criteria of recipients: an action on selected entries leaves their other recipients alone. */
+function withinOf({ recipient, domain, destination, reason }: EntryFilter): string | null {
+  const given = Object.entries({ recipient, domain, destination, reason }).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? null : queryOf(Object.fromEntries(given));
 }
 
 /** Recipients shown in a row; the others are counted. */
@@ -298,6 +326,8 @@ const filterFields = {
 const FilterFields = z.strictObject(filterFields);
 type Given = z.output<typeof FilterFields>;
 
+export const StatisticsQuery = z.object(filterFields);
+
 export const ListQuery = z.object({
   ...filterFields,
   page: z.int().min(1).max(1e6).optional().describe('From 1; a cursor is better while mail moves.'),
@@ -352,6 +382,9 @@ export const selectionFields = {
   uid: Uid.optional(),
   uids: z.array(Uid).min(1).optional().describe(`At most ${maxUids}; one that occurs twice counts once.`),
   filter: z.union([ChoosingFilter, WrittenFilter]).optional().describe("The list's parameters, or all: true."),
+  within: WrittenFilter.optional().describe(
+    'With uid or uids: only recipients that match recipient, domain, destination and reason of this filter.',
+  ),
   expect: z.int().min(0).optional().describe('How many must be chosen; another number is 409.'),
   dryRun: z.boolean().optional().describe('Only count, and show some of them.'),
 };
@@ -359,9 +392,8 @@ export const maxSelected = maxUids;
 
 /** A filter as a query string for links and forms. */
 export function writtenFilter(filter: EntryFilter): string {
-  const fields = Object.entries(filter).filter(([, value]) => value !== undefined);
-  if (fields.length === 0) return 'all=true';
-  return new URLSearchParams(fields.map(([name, value]): [string, string] => [name, String(value)])).toString();
+  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
+  return given.length === 0 ? 'all=true' : queryOf(Object.fromEntries(given));
 }
 
 export const UidParams = z.object({ uid: Uid });

@@ -1,6 +1,7 @@
 import type { AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { ClientDeps } from './client-deps.js';
 import { destinationEndpoints } from './destinations.js';
+import { jobEndpoints } from './jobs.js';
 import { mutationEndpoints } from './mutations.js';
 import { quarantineEndpoints } from './quarantine.js';
 import { queueEndpoints } from './queue-endpoints.js';
@@ -13,6 +14,7 @@ export function clientEndpoints(deps: ClientDeps): readonly AnyEndpoint[] {
     ...sendingEndpoints(deps),
     ...quarantineEndpoints(deps),
     ...queueEndpoints(deps),
+    ...jobEndpoints(deps),
     ...mutationEndpoints(deps),
     ...destinationEndpoints(deps),
     ...replyEndpoints(deps),

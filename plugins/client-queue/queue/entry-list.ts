@@ -237,8 +237,17 @@ export class EntryReader {
     return [...(states.includes(true) ? [open] : []), ...(states.includes(false) ? [finished] : [])];
   }
 
-  async statistics(now: number, quarantined: number): Promise<QueueStatistics> {
+  async statistics(now: number, quarantined: number, filter?: EntryFilter): Promise<QueueStatistics> {
     const tally = new Tally(now);
+    if (filter === undefined) await this.#tallyAll(tally);
+    else {
+      const chooses = recipientTestOf(filter);
+      await this.#each(filter, (entry) => tally.add(entry, chooses));
+    }
+    return { ...(await tally.result(quarantined)), damaged: this.#ledger.damagedCount };
+  }
+
+  async #tallyAll(tally: Tally): Promise<void> {
     const slice = new TimeSlice();
     for (const entries of [this.#ledger.open, this.#ledger.finished]) {
       for (const entry of entries.values()) {
@@ -247,7 +256,6 @@ export class EntryReader {
         if (pause !== undefined) await pause;
       }
     }
-    return { ...(await tally.result(quarantined)), damaged: this.#ledger.damagedCount };
   }
 }
 

@@ -17,6 +17,7 @@ import type {
   Mutation,
   MutationPreview,
   MutationResult,
+  MutationRun,
   QueueStatistics,
   Selector,
 } from '../../../core/contracts/queue-list.js';
@@ -166,21 +167,21 @@ export class FileRelayQueue implements OpenedRelayQueue {
     return this.#reader.count(filter);
   }
 
-  statistics(now: number): Promise<QueueStatistics> {
-    return this.#reader.statistics(now, this.#input.quarantine.count);
+  statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
+    return this.#reader.statistics(now, this.#input.quarantine.count, filter);
   }
 
-  async mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult> {
+  async mutate(selector: Selector, mutation: Mutation, now: number, run?: MutationRun): Promise<MutationResult> {
     if (this.#closed) throw problem('unavailable', 'The queue is closing.');
     const uids = await this.#chosen(selector);
     this.#refuseOtherVersions(selector);
-    return mutateAll(this.#ledger, uids, mutation, now, choiceOf(selector));
+    return mutateAll(this.#ledger, uids, { mutation, now, chooses: choiceOf(selector), run });
   }
 
   async preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview> {
     const uids = await this.#chosen(selector);
     this.#refuseOtherVersions(selector);
-    return previewAll(this.#ledger, uids, mutation, now, choiceOf(selector));
+    return previewAll(this.#ledger, uids, { mutation, now, chooses: choiceOf(selector) });
   }
 
   #refuseOtherVersions(selector: Selector): void {
@@ -194,6 +195,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   async #chosen(selector: Selector): Promise<readonly string[]> {
     if ('uids' in selector) return selector.uids;
+    if ('recipients' in selector) return Object.keys(selector.recipients);
     const { filter, expect } = selector;
     const uids = await this.#reader.matching(filter);
     if (expect === undefined || expect === uids.length) return uids;
@@ -303,8 +305,14 @@ export class FileRelayQueue implements OpenedRelayQueue {
   }
 }
 
-const choiceOf = (selector: Selector): RecipientTest | undefined =>
-  'filter' in selector ? recipientTestOf(selector.filter) : undefined;
+function choiceOf(selector: Selector): RecipientTest | undefined {
+  if ('recipients' in selector) {
+    const { recipients } = selector;
+    return ({ entry, index }) => recipients[entry.uid]?.includes(index) ?? false;
+  }
+  const filter = 'uids' in selector ? selector.within : selector.filter;
+  return filter === undefined ? undefined : recipientTestOf(filter);
+}
 
 /** The queue on disk, with the operations for its owner only. */
 export interface OpenedRelayQueue extends RelayQueue {

@@ -1,5 +1,5 @@
 import { TimeSlice } from '../../../core/concurrency.js';
-import type { Mutation, MutationPreview, MutationResult } from '../../../core/contracts/queue-list.js';
+import type { Mutation, MutationPreview, MutationResult, MutationRun } from '../../../core/contracts/queue-list.js';
 import type { Change } from './change.js';
 import { summaryOf } from './entry-list.js';
 import { isOpen, type QueuedEntry, type RecipientTest } from './queued-entry.js';
@@ -12,22 +12,29 @@ type Result = MutationResult['results'][number];
 const together = 250;
 const recipientsTogether = 2500;
 
+interface MutationOrder {
+  readonly mutation: Mutation;
+  readonly now: number;
+  readonly chooses: RecipientTest | undefined;
+  readonly run?: MutationRun | undefined;
+}
+
 /**
  * Changes these entries, in order. @throws Problem `storage-full`: then each entry has either its old or its new state
  */
 export async function mutateAll(
   ledger: Ledger,
   uids: readonly string[],
-  mutation: Mutation,
-  now: number,
-  chooses?: RecipientTest,
+  { mutation, now, chooses, run }: MutationOrder,
 ): Promise<MutationResult> {
   const slice = new TimeSlice();
   const results: Result[] = [];
   const writes: Promise<void>[] = [];
   const reach = new Reach();
+  const newlyHeld: Record<string, readonly number[]> = {};
   let changed = 0;
   for (const some of groupsOf(uids, ledger)) {
+    if (run?.signal.aborted === true) break;
     ledger.refuseWhileStalled();
     const changes = function* (): Generator<Change> {
       for (const uid of some) {
@@ -40,16 +47,34 @@ export async function mutateAll(
         const { outcome, detail, change } = mutated;
         results.push({ uid, outcome, detail });
         reach.add(entry, mutated);
+        if (mutation.operation === 'hold') noteHeld(uid, mutated, newlyHeld);
         if (change === undefined) continue;
         changed += 1;
         yield change;
       }
     };
-    writes.push(ledger.commit(changes()));
+    const written = ledger.commit(changes());
+    writes.push(written);
+    if (run !== undefined) {
+      await written;
+      run.progress({ ...reach.counts, total: uids.length, done: results.length });
+    }
     await slice.yieldIfDue();
   }
   for (const written of await Promise.allSettled(writes)) if (written.status === 'rejected') throw written.reason;
-  return { requested: uids.length, changed, results, ...reach.counts };
+  return {
+    requested: uids.length,
+    changed,
+    results,
+    ...reach.counts,
+    ...(mutation.operation === 'hold' && { newlyHeld }),
+  };
+}
+
+/** Called before the change is applied. */
+function noteHeld(uid: string, { recipients }: Mutated, held: Record<string, readonly number[]>): void {
+  const indexes = recipients.filter(({ state }) => state !== 'held').map(({ index }) => index);
+  if (indexes.length > 0) held[uid] = indexes;
 }
 
 function* groupsOf(uids: readonly string[], ledger: Ledger): Generator<readonly string[]> {
@@ -72,9 +97,7 @@ const maxSample = 10;
 export async function previewAll(
   ledger: Ledger,
   uids: readonly string[],
-  mutation: Mutation,
-  now: number,
-  chooses?: RecipientTest,
+  { mutation, now, chooses }: MutationOrder,
 ): Promise<MutationPreview> {
   const slice = new TimeSlice();
   const reach = new Reach();

@@ -284,7 +284,7 @@ class OpeningQueue implements OpenedRelayQueue {
   find = async (uid: string) => this.#now.find(uid);
   list = async (...given: Parameters<OpenedRelayQueue['list']>) => this.#now.list(...given);
   count = async (...given: Parameters<OpenedRelayQueue['count']>) => this.#now.count(...given);
-  statistics = async (now: number) => this.#now.statistics(now);
+  statistics = async (...given: Parameters<OpenedRelayQueue['statistics']>) => this.#now.statistics(...given);
   mutate = async (...given: Parameters<OpenedRelayQueue['mutate']>) => this.#now.mutate(...given);
   preview = async (...given: Parameters<OpenedRelayQueue['preview']>) => this.#now.preview(...given);
   noticed = async (...given: Parameters<OpenedRelayQueue['noticed']>) => this.#now.noticed(...given);

@@ -7,7 +7,13 @@ import type {
   Notice,
   RecordedReply,
 } from '../../../core/contracts/queue-entry.js';
-import type { Mutation, MutationPreview, MutationResult, Selector } from '../../../core/contracts/queue-list.js';
+import type {
+  Mutation,
+  MutationPreview,
+  MutationResult,
+  MutationRun,
+  Selector,
+} from '../../../core/contracts/queue-list.js';
 import type { QueuedMail } from '../../../core/contracts/relay-queue.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 
@@ -82,7 +88,7 @@ export interface RelayQueue extends QueuedMail {
    * @throws Problem `conflict` when the selector matches another number than expected, `precondition-failed` when an
    * entry has another version
    */
-  mutate(selector: Selector, mutation: Mutation, now: number): Promise<MutationResult>;
+  mutate(selector: Selector, mutation: Mutation, now: number, run?: MutationRun): Promise<MutationResult>;
   /** What `mutate` would change. */
   preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview>;
   /** Pending notifications up to a limit, and all others of the same entries. Those returned before come last. */

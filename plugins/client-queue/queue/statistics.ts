@@ -4,7 +4,7 @@ import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { Journal } from './journal.js';
-import { isOpen, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
+import { isOpen, type QueuedEntry, type RecipientRecord, type RecipientTest } from './queued-entry.js';
 
 /** The age limits of `qshape`. Minutes. */
 const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
@@ -15,6 +15,11 @@ interface DestinationCount {
   oldest: number;
   active: number;
   lastReply: RecordedReply | null;
+}
+
+interface SenderCount {
+  count: number;
+  messages: number;
 }
 
 interface ReasonCount {
@@ -28,6 +33,8 @@ export class Tally {
   readonly #byState = new Map<EntryState, number>();
   readonly #byDestination = new Map<string, DestinationCount>();
   readonly #byReason = new Map<string, ReasonCount>();
+  /** The null reverse-path is the empty text. */
+  readonly #bySender = new Map<string, SenderCount>();
   #open = 0;
   #bytes = 0;
   #oldest = Infinity;
@@ -36,17 +43,30 @@ export class Tally {
     this.#now = now;
   }
 
-  add(entry: QueuedEntry): void {
+  /** @param chooses the recipients that count; all when undefined */
+  add(entry: QueuedEntry, chooses?: RecipientTest): void {
     const { state } = entry;
     this.#byState.set(state, (this.#byState.get(state) ?? 0) + 1);
     if (entry.finishedAt !== null) return;
     this.#open += 1;
     this.#bytes += entry.size;
     this.#oldest = Math.min(this.#oldest, entry.queuedAt);
+    let count = 0;
     for (const recipient of entry.recipients) {
-      if (!isOpen(recipient)) continue;
+      if (!isOpen(recipient) || chooses?.(recipient) === false) continue;
+      count += 1;
       this.#addToDestination(recipient);
       if (recipient.reply !== null) this.#addToReason(recipient.reason, recipient.reply);
+    }
+    if (count > 0) this.#addToSender(entry.sender?.toLowerCase() ?? '', count);
+  }
+
+  #addToSender(sender: string, count: number): void {
+    const known = this.#bySender.get(sender);
+    if (known === undefined) this.#bySender.set(sender, { count, messages: 1 });
+    else {
+      known.count += count;
+      known.messages += 1;
     }
   }
 
@@ -97,6 +117,11 @@ export class Tally {
         (one, other) => other.total - one.total || (one.destination < other.destination ? -1 : 1),
       ),
       ageLimits,
+      bySender: await listOf(
+        this.#bySender,
+        (sender, count) => ({ sender: sender === '' ? null : sender, ...count }),
+        (one, other) => other.count - one.count || ((one.sender ?? '') < (other.sender ?? '') ? -1 : 1),
+      ),
       byReason: await listOf(
         this.#byReason,
         (reason, count) => ({ reason, ...count }),

@@ -4,8 +4,9 @@ import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/response.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { deletesForGood, type FlagMark } from '../messages/message-editor.js';
+import { deletesForGood, type FlagMark, trash } from '../messages/message-editor.js';
 import {
+  backField,
   FolderField,
   markedWords,
   oneSelector,
@@ -14,10 +15,11 @@ import {
   select,
   selectionBytes,
   selectionFields,
+  undoMove,
 } from './selection.js';
 import * as schema from './store-query.js';
 import { folderOf, folderPath, group, mailboxPath, type StoreDeps, writtenFilter } from './store-query.js';
-import { folderHref } from './view-model.js';
+import { folderHref, mailboxHref } from './view-model.js';
 
 const access = 'operate';
 const notFound = z.array(z.string()).describe('Ids that are not in the folder');
@@ -45,13 +47,15 @@ function moving({ reader, editor, names }: StoreDeps): AnyEndpoint {
       kind: 'fields',
       limit: selectionBytes,
       schema: z
-        .strictObject({ fromFolder: FolderField, toFolder: FolderField, ...selectionFields })
+        .strictObject({ fromFolder: FolderField, toFolder: FolderField, ...selectionFields, back: backField })
         .superRefine(oneSelector),
     },
     answer: z.object({ moved: z.int(), notFound, newIds: z.record(z.string(), z.string()), ...previewAnswer }),
     async handle({ params, body }) {
       const mailbox = await names.parse(params);
       const { fromFolder, toFolder } = body;
+      const place = names.describe(mailbox);
+      const location = body.back ?? folderHref(place, fromFolder.name);
       const { ids } = await select(reader, mailbox, fromFolder, body);
       if (body.dryRun === true) {
         const { count, ...rest } = await preview(reader, mailbox, fromFolder, ids);
@@ -61,8 +65,9 @@ function moving({ reader, editor, names }: StoreDeps): AnyEndpoint {
       return respond({
         status: 200,
         model,
-        location: folderHref(names.describe(mailbox), fromFolder.name),
+        location,
         notice: `${pluralize(model.moved, 'message')} moved to ${toFolder.name}.`,
+        ...undoMove(mailboxHref(place), { from: fromFolder, to: toFolder, newIds: model.newIds }, location),
         audit: {
           action: 'messages.move',
           selector: { from: fromFolder.name, to: toFolder.name },
@@ -105,14 +110,16 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
         const fields = { folder: folder.name, permanent: 'true', ...chosen, expect: String(ids.length) };
         return ask(request, { question, fields, label: 'Delete permanently', back });
       }
-      const model = forGood
-        ? await editor.messages.remove(mailbox, folder, ids)
+      const { newIds, ...model } = forGood
+        ? { ...(await editor.messages.remove(mailbox, folder, ids)), newIds: {} }
         : await editor.messages.discard(mailbox, folder, ids);
+      const undo = undoMove(mailboxHref(names.describe(mailbox)), { from: folder, to: trash, newIds }, back);
       return respond({
         status: 200,
         model,
         location: back,
         notice: `${pluralize(model.deleted, 'message')} ${forGood ? 'deleted permanently' : 'moved to Trash'}.`,
+        ...undo,
         audit: {
           action: forGood ? 'messages.delete' : 'messages.trash',
           selector: { folder: folder.name },

@@ -1,19 +1,25 @@
 import { z } from 'zod';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import {
+  type AnyEndpoint,
+  defineEndpoint,
+  type EndpointRequest,
+  respond,
+  type Response,
+} from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/response.js';
 import { pluralize } from '../../../core/text/format.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { type FolderName, parseFolderName } from '../folders/folder-name.js';
 import { parseMessageId } from '../maildir/message-name.js';
-import { deletesForGood, type FlagMark } from '../messages/message-editor.js';
+import { deletesForGood, type FlagMark, trash } from '../messages/message-editor.js';
 import type { MessageSummary } from '../folders/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { Summary } from './store-answer.js';
 import * as schema from './store-query.js';
 import { folderOf, folderPath, FolderQuery, group, type StoreDeps, writtenFilter } from './store-query.js';
-import { folderHref } from './view-model.js';
+import { folderHref, mailboxHref } from './view-model.js';
 
 export const selectionBytes = 2 * 1024 * 1024;
 const maxIds = 10_000;
@@ -160,6 +166,7 @@ export async function preview(
   };
 }
 
+export const backField = z.string().max(2000).optional().describe('Page that a form goes on to.');
 export const { messageIds, filter, expect } = selectionFields;
 
 const SelectionBody = z
@@ -172,7 +179,7 @@ const SelectionBody = z
     messageIds,
     filter,
     expect,
-    back: z.string().max(2000).optional().describe('Page that a form goes on to.'),
+    back: backField,
   })
   .superRefine(({ messageIds: ids, filter: all }, context) => {
     if (ids !== undefined || all !== undefined) return;
@@ -209,17 +216,41 @@ export function selectionEndpoint(deps: StoreDeps): AnyEndpoint {
       if (body.action === 'delete' && deletesForGood(folder) && !request.confirmed) {
         return askToDelete(request, work, location);
       }
-      const { changed, notFound, notice } = await carryOut(deps, work);
+      const { changed, notFound, notice, undo } = await carryOut(deps, work);
+      const mailboxPage = mailboxHref(names.describe(mailbox));
       return respond({
         status: 200,
         model: { action: body.action, changed, notFound },
         location,
         notice:
           notFound.length === 0 ? notice : `${notice} ${pluralize(notFound.length, 'message')} were gone already.`,
+        ...(undo !== undefined && undoMove(mailboxPage, undo, location)),
         audit: { action: `messages.${body.action}`, selector: { folder: folder.name }, counts: { changed } },
       });
     },
   });
+}
+
+/** Messages that were moved, by their ids in the other folder. */
+interface MovedMessages {
+  readonly from: FolderName;
+  readonly to: FolderName;
+  readonly newIds: Readonly<Record<string, string>>;
+}
+
+/** Moves of more messages cannot be undone by a form. */
+const maxUndo = 1000;
+
+/** A form beside the notice that moves the messages back. */
+export function undoMove(
+  mailbox: string,
+  { from, to, newIds }: MovedMessages,
+  back: string,
+): Pick<Response, 'noticeAction'> {
+  const messageIds = Object.values(newIds);
+  if (messageIds.length === 0 || messageIds.length > maxUndo) return {};
+  const fields = { fromFolder: to.name, toFolder: from.name, messageIds, back };
+  return { noticeAction: { label: 'Undo', path: `${mailbox}/messages/move`, fields } };
 }
 
 /** "All in this list" on a page overrides individual ticks. */
@@ -240,20 +271,29 @@ function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back
   });
 }
 
-async function carryOut(deps: StoreDeps, { mailbox, folder, ids, body }: Work) {
+interface CarriedOut {
+  readonly changed: number;
+  readonly notFound: readonly string[];
+  readonly notice: string;
+  readonly undo?: MovedMessages;
+}
+
+async function carryOut(deps: StoreDeps, { mailbox, folder, ids, body }: Work): Promise<CarriedOut> {
   const { messages } = deps.editor;
   const { action, toFolder } = body;
   if (action === 'move') {
     if (toFolder === undefined || toFolder === '') {
       throw problem('invalid', { errors: [{ pointer: '/toFolder', message: 'choose a folder to move them to' }] });
     }
-    const { moved, notFound } = await messages.move(mailbox, folder, toFolder, ids);
-    return { changed: moved, notFound, notice: `${pluralize(moved, 'message')} moved to ${toFolder.name}.` };
+    const { moved, notFound, newIds } = await messages.move(mailbox, folder, toFolder, ids);
+    const notice = `${pluralize(moved, 'message')} moved to ${toFolder.name}.`;
+    return { changed: moved, notFound, notice, undo: { from: folder, to: toFolder, newIds } };
   }
   if (action === 'delete') {
-    const { deleted, notFound } = await messages.discard(mailbox, folder, ids);
+    const { deleted, notFound, newIds } = await messages.discard(mailbox, folder, ids);
     const how = deletesForGood(folder) ? 'deleted permanently' : 'moved to Trash';
-    return { changed: deleted, notFound, notice: `${pluralize(deleted, 'message')} ${how}.` };
+    const notice = `${pluralize(deleted, 'message')} ${how}.`;
+    return { changed: deleted, notFound, notice, undo: { from: folder, to: trash, newIds } };
   }
   const { updated, notFound } = await messages.mark(mailbox, folder, ids, action);
   return { changed: updated, notFound, notice: `${pluralize(updated, 'message')} ${markedWords[action]}.` };

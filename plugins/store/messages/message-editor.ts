@@ -56,9 +56,15 @@ interface Deleted {
   readonly notFound: readonly string[];
 }
 
+/** Deleted permanently, or moved to Trash. */
+interface Discarded extends Deleted {
+  /** Of those in Trash; omitted for very many messages. */
+  readonly newIds: Readonly<Record<string, string>>;
+}
+
 /** Mail clients that scan the folder wait while this many files are renamed. */
 const markedAtOnce = 5000;
-const trash = parseFolderName('Trash');
+export const trash = parseFolderName('Trash');
 /** Maximum ids in one request; a move by filter with more does not return ids. */
 const maxNewIds = 10_000;
 
@@ -130,10 +136,10 @@ class MessageEditor {
   }
 
   /** Moves to Trash; from Trash and Junk, deletes permanently. @throws Problem `not-found` for the folder */
-  async discard(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Deleted> {
-    if (deletesForGood(name)) return this.remove(mailbox, name, ids);
-    const { moved, notFound } = await this.move(mailbox, name, trash, ids);
-    return { deleted: moved, notFound };
+  async discard(mailbox: MailboxName, name: FolderName, ids: readonly string[]): Promise<Discarded> {
+    if (deletesForGood(name)) return { ...(await this.remove(mailbox, name, ids)), newIds: {} };
+    const { moved, notFound, newIds } = await this.move(mailbox, name, trash, ids);
+    return { deleted: moved, notFound, newIds };
   }
 
   /** Deletes permanently. @throws Problem `not-found` for the folder */

@@ -12,6 +12,7 @@ test('an answer shows the destinations with the most mail, and counts all of the
     byDestination: Array.from({ length: count }, (_, number) => ({ ...row, destination: `domain-${number}.example` })),
     ageLimits: [],
     byReason: [],
+    bySender: [],
     open: count,
     bytes: 0,
     oldest: null,

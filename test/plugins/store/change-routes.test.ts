@@ -339,6 +339,46 @@ suite('messages over HTTP', () => {
     assert.deepEqual(await idsOf(site, 'Trash'), []);
   });
 
+  test('the notice after a move or a deletion to Trash offers Undo, which moves the messages back', async (t) => {
+    const fixture = await ReadingFixture.open(t);
+    const site = await openSite(t, fixture);
+    for (let count = 0; count < 3; count += 1) await fixture.file(text);
+    const noticeOf = async (answer: { readonly status: number; readonly headers: Headers }): Promise<string> => {
+      assert.equal(answer.status, 303);
+      const { text: shown } = await site.operator.request(answer.headers.get('location') ?? '', page);
+      return /<div class="notice">.*?<\/form>/s.exec(shown)?.[0] ?? '';
+    };
+    const undo = (notice: string) => {
+      const fields = new URLSearchParams();
+      for (const [, name = '', value = ''] of notice.matchAll(/name="(\w+)" value="([^"]*)"/g))
+        fields.append(name, value);
+      const headers = { 'Content-Type': 'application/x-www-form-urlencoded' };
+      const action = /action="([^"]*)"/.exec(notice)?.[1] ?? '';
+      return site.operator.request(action, { ...page, method: 'POST', headers, body: fields.toString() });
+    };
+    const path = `${home}/folders/INBOX/selection`;
+    for (const [fields, there, sentence] of [
+      [{ action: 'move', toFolder: 'Archive', filter: 'all=true' }, 'Archive', '3 messages moved to Archive.'],
+      [{ action: 'delete', toFolder: '', filter: 'all=true' }, 'Trash', '3 messages moved to Trash.'],
+    ] as const) {
+      const notice = await noticeOf(await site.operator.request(path, { ...page, form: fields }));
+      assert.ok(notice.includes(sentence), notice);
+      assert.equal((await idsOf(site, there)).length, 3);
+      const undone = await undo(notice);
+      assert.match(undone.headers.get('location') ?? '', /^\/store\/example\.org\/ann\/folders\/INBOX\?notice=/);
+      assert.deepEqual([(await idsOf(site, 'INBOX')).length, (await idsOf(site, there)).length], [3, 0]);
+    }
+    const [id = ''] = await idsOf(site, 'INBOX');
+    const one = { folder: 'INBOX', messageIds: id };
+    await undo(await noticeOf(await site.operator.request(`${home}/messages/delete`, { ...page, form: one })));
+    assert.equal((await idsOf(site, 'INBOX')).length, 3);
+    const forever = { ...one, messageIds: (await idsOf(site, 'INBOX'))[0] ?? '', permanent: 'true', confirm: 'yes' };
+    assert.equal(
+      await noticeOf(await site.operator.request(`${home}/messages/delete`, { ...page, form: forever })),
+      '',
+    );
+  });
+
   test('nothing that a request names leads out of the mailbox', async (t) => {
     const fixture = await ReadingFixture.open(t);
     const site = await openSite(t, fixture);

@@ -91,15 +91,14 @@ suite('messages are changed', () => {
     const fixture = await EditingFixture.open(t);
     const { messages } = fixture.editor;
     const id = await fixture.reading.file(text);
-    assert.deepEqual(await messages.discard(fixture.mailbox, fixture.folder('INBOX'), [id]), {
-      deleted: 1,
-      notFound: [],
-    });
+    const discarded = await messages.discard(fixture.mailbox, fixture.folder('INBOX'), [id]);
     const trashed = (await fixture.reading.list({}, 'Trash')).items.map((item) => item.id);
     assert.equal(trashed.length, 1);
+    assert.deepEqual(discarded, { deleted: 1, notFound: [], newIds: { [id]: trashed[0] } });
     assert.deepEqual(await messages.discard(fixture.mailbox, fixture.folder('Trash'), [...trashed, 'none']), {
       deleted: 1,
       notFound: ['none'],
+      newIds: {},
     });
     assert.deepEqual(Object.values(await fixture.contents()).flat(), []);
   });

@@ -115,6 +115,27 @@ export function listing(open: OpenQueueFixture): void {
     assert.equal(found.bytes, 4 * (await entryOf(queue, uids.get('old') ?? '')).size);
   });
 
+  test('statistics with a filter are of the entries and recipients that match', async (t) => {
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    await accept(fixture, { to: ['a@one.example', 'b@two.example'] });
+    await accept(fixture, { to: ['c@two.example'] });
+    const of = async (filter?: { readonly domain: string }) => {
+      const { byDestination, bySender, open: entries } = await queue.statistics(clock.now(), filter);
+      const senders = bySender.map(({ count, messages }) => [count, messages]);
+      return [byDestination.map(({ destination, total }) => [destination, total]), senders, entries];
+    };
+    assert.deepEqual(await of(), [
+      [
+        ['two.example', 2],
+        ['one.example', 1],
+      ],
+      [[3, 2]],
+      2,
+    ]);
+    assert.deepEqual(await of({ domain: 'one.example' }), [[['one.example', 1]], [[1, 1]], 1]);
+  });
+
   test('pages follow each other in both directions', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;

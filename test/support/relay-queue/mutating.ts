@@ -57,6 +57,40 @@ export function mutating(open: OpenQueueFixture): void {
     assert.deepEqual([kind, reason, recipients], ['failed', 'No longer wanted', ['a@one.example', 'b@two.example']]);
   });
 
+  test('with criteria of recipients, selected entries keep their other recipients', async (t) => {
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    const { uid } = await accept(fixture, { to: ['a@one.example', 'b@two.example'] });
+    const selector = { uids: [uid], within: { domain: 'two.example' } };
+    const { recipients, otherRecipients, newlyHeld } = await queue.mutate(selector, { operation: 'hold' }, clock.now());
+    assert.deepEqual([recipients, otherRecipients, newlyHeld], [1, 1, { [uid]: [1] }]);
+    const again = await queue.mutate({ uids: [uid] }, { operation: 'hold' }, clock.now());
+    assert.deepEqual(again.newlyHeld, { [uid]: [0] }, 'the other one was held before');
+    await queue.mutate({ recipients: { [uid]: [0] } }, { operation: 'release' }, clock.now());
+    const states = (await entryOf(queue, uid)).recipients.map(({ state }) => state);
+    assert.deepEqual(states, ['queued', 'held']);
+  });
+
+  test('a mutation of many entries reports each durable batch and ends when it is cancelled', async (t) => {
+    const fixture = await open(t);
+    const { queue, clock } = fixture;
+    for (let count = 0; count < 300; count += 1) await accept(fixture);
+    const abort = new AbortController();
+    const seen: number[] = [];
+    const run = {
+      signal: abort.signal,
+      progress: ({ done, total }: { readonly done: number; readonly total: number }) => {
+        assert.equal(total, 300);
+        seen.push(done);
+        abort.abort();
+      },
+    };
+    const result = await queue.mutate({ filter: {} }, { operation: 'hold' }, clock.now(), run);
+    assert.deepEqual([seen.length, result.requested, result.results.length], [1, 300, seen[0]]);
+    assert.ok(result.recipients > 0 && result.recipients < 300, `${result.recipients}`);
+    assert.equal(await queue.count({ state: ['held'] }), result.recipients);
+  });
+
   test('a held entry is not tried until it is released', async (t) => {
     const fixture = await open(t);
     const { queue, clock } = fixture;
@@ -171,8 +205,9 @@ export function mutating(open: OpenQueueFixture): void {
         const reach = { recipients: 1, messages: 1, otherRecipients: 1 };
         const { sample, ...expected } = await queue.preview({ filter }, { operation }, clock.now());
         assert.deepEqual([expected, sample.map(({ addresses }) => addresses)], [reach, [['b@two.example']]]);
-        const { results: _results, ...counts } = await queue.mutate({ filter }, { operation }, clock.now());
+        const { results: _results, newlyHeld, ...counts } = await queue.mutate({ filter }, { operation }, clock.now());
         assert.deepEqual(counts, { requested: 1, changed: 1, ...reach });
+        assert.deepEqual(newlyHeld, operation === 'hold' ? { [uid]: [1] } : undefined);
         const states = (await entryOf(queue, uid)).recipients.map((one) => one.state);
         assert.deepEqual(states, ['queued', state]);
         const notices = (await queue.notices(9)).flatMap(({ notice }) => notice.recipients);
