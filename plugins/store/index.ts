@@ -1,6 +1,7 @@
 import { targets } from '../../core/contracts/targets.js';
 import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
+import { mailSearch } from '../../core/contracts/mail-search.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { submission } from '../../core/contracts/submission.js';
 import { WriteHealth } from '../../core/spool/health.js';
@@ -24,6 +25,7 @@ import { selectionEndpoint } from './http/selection.js';
 import { openStoreEditor } from './messages/message-editor.js';
 import { storeMetrics } from './delivery/store-metrics.js';
 import { StoreReader } from './messages/store-reader.js';
+import { StoreSearch } from './search/store-search.js';
 
 /** Interval of write tests while the store is degraded. */
 const probeSeconds = 10;
@@ -35,7 +37,7 @@ export const store = definePlugin({
   name: 'store',
   options: StoreOptions,
   needs: { configuration, directory, submission },
-  provides: { mailboxes },
+  provides: { mailboxes, mailSearch },
   checks: [mailFolderCheck],
   commands: [mailboxCommand],
   async setup(context, { options, configuration, directory, submission }) {
@@ -99,6 +101,6 @@ export const store = definePlugin({
       ...draftEndpoints({ ...draftServices, reader, names }),
     ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
-    return { mailboxes: maildirMailboxes(maildirs) };
+    return { mailboxes: maildirMailboxes(maildirs), mailSearch: new StoreSearch(reader) };
   },
 });

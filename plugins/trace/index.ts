@@ -1,4 +1,5 @@
 import { configuration } from '../../core/contracts/server.js';
+import { type Traces, traces } from '../../core/contracts/traces.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
 import type { Outcome, WatchedEvents } from '../../core/pipeline/events.js';
 import type { Recipient, SmtpSession } from '../../core/pipeline/transaction.js';
@@ -6,6 +7,7 @@ import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { traceEndpoints } from './http/routes.js';
 import { TraceOptions } from './options.js';
 import { traceCommand } from './trace-command.js';
+import { tracesOf } from './timeline.js';
 import { isTraceFile, TraceLog } from './trace-log.js';
 import { maxRecipients, type SessionRecord } from './trace-record.js';
 
@@ -17,19 +19,24 @@ export const trace = definePlugin({
   options: TraceOptions,
   needs: { configuration },
   commands: [traceCommand],
+  provides: { traces },
   async setup(context, { options: { traceDays, traceBytes }, configuration: { data } }) {
-    if (traceDays === 0) return;
+    if (traceDays === 0) return { traces: noTraces };
     const { clock, health, http, log } = context;
     const folder = await context.folder('trace');
     watchFolder('trace', data, { trace: isTraceFile }, context);
-    const traces = await TraceLog.open(folder, { days: traceDays, bytes: traceBytes }, clock, log);
-    recordMail(context, traces);
-    context.onClose(() => traces.close());
-    health.check('trace', () => ({ ...traces.health(), page: '/trace' }));
-    http.mount(traceEndpoints(traces));
+    const records = await TraceLog.open(folder, { days: traceDays, bytes: traceBytes }, clock, log);
+    recordMail(context, records);
+    context.onClose(() => records.close());
+    health.check('trace', () => ({ ...records.health(), page: '/trace' }));
+    http.mount(traceEndpoints(records));
     http.navigate({ title: 'Trace', href: '/trace', order: 24, role: 'operate', group: 'Mail' });
+    return { traces: { find: (text, { limit }) => tracesOf(records, text, { limit }) } };
   },
 });
+
+/** While nothing is recorded. */
+const noTraces: Traces = { find: () => Promise.resolve([]) };
 
 function recordMail({ clock, smtp }: PluginContext, traces: TraceLog): void {
   smtp.watch('accepted', (accepted) => recordAccepted(accepted, traces, clock.now()));

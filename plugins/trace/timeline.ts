@@ -1,4 +1,5 @@
 import { targets } from '../../core/contracts/targets.js';
+import type { TracedMessage } from '../../core/contracts/traces.js';
 import type { TraceLog } from './trace-log.js';
 import { baseId, keyOf, type SessionRecord, type TraceRecord } from './trace-record.js';
 
@@ -16,17 +17,7 @@ export interface Step {
 }
 
 /** What became of one message, or of one that was refused. */
-export interface Trace {
-  /** Id of the transaction; null for a refusal before there was one. */
-  readonly id: string | null;
-  readonly session: string;
-  readonly messageId: string | null;
-  /** Empty for the null reverse-path. */
-  readonly sender: string;
-  readonly recipients: readonly string[];
-  readonly at: string;
-  /** The last state of each recipient in one word; `rejected` for a refusal. */
-  readonly states: readonly string[];
+export interface Trace extends TracedMessage {
   readonly steps: readonly Step[];
 }
 

@@ -24,6 +24,7 @@ interface OpenFolder {
   readonly folder: CachedFolder;
   /** Questions being answered. */
   busy: number;
+  /** It stays open, but may be written meanwhile. */
   isFilling: boolean;
   keptAt: number;
   timer: NodeJS.Timeout | undefined;
@@ -34,6 +35,9 @@ export class FolderCache {
   readonly #input: FolderCacheOptions;
   /** Least recently used first. */
   readonly #folders = new Map<string, OpenFolder>();
+  /** Folders whose missing summaries are to be read, with the time of their questions. */
+  readonly #toFill = new Map<string, number>();
+  #isFilling = false;
   #isSwept = false;
   #isClosed = false;
 
@@ -47,17 +51,28 @@ export class FolderCache {
     question: FolderQuestion,
     now: number,
   ): Promise<FolderAnswers[FolderQuestion['kind']] | undefined> {
+    const answer = await this.use(path, (folder) => ask(new FolderQueries(folder, now), question));
+    if (question.kind === 'page' || question.kind === 'select') this.fillLater(path, now);
+    return answer;
+  }
+
+  /** The folder stays open until the work has ended. */
+  async use<T>(path: string, work: (folder: CachedFolder) => Promise<T>): Promise<T> {
     const entry = this.#open(path);
     entry.busy++;
     try {
-      const answer = await ask(new FolderQueries(entry.folder, now), question);
-      if (question.kind === 'page' || question.kind === 'select') void this.#fill(entry);
-      return answer;
+      return await work(entry.folder);
     } finally {
       entry.busy--;
       this.#keepLater(entry);
       this.#makeRoom(entry);
     }
+  }
+
+  /** Reads the missing summaries of the folder in the background: a search may follow a page. */
+  fillLater(path: string, now: number): void {
+    this.#toFill.set(path, now);
+    if (!this.#isFilling) void this.#fillAll();
   }
 
   close(): void {
@@ -81,33 +96,45 @@ export class FolderCache {
     return entry;
   }
 
-  /** Reads the missing summaries: a search may follow a page. */
-  async #fill(entry: OpenFolder): Promise<void> {
-    if (entry.isFilling) return;
-    entry.isFilling = true;
-    const { folder } = entry;
-    try {
-      await pause(fillAfterMs);
-      for (let row = 0; !this.#isClosed;) {
-        const rows = folder.known;
-        if (rows === undefined || row >= rows.count) break;
-        const heads = folder.heads();
-        const until = performance.now() + sliceMs;
-        try {
-          for (; row < rows.count && performance.now() < until; row++) {
-            if (rows.summary[row] !== 0) continue;
-            folder.readMessage(rows, row, heads);
-          }
-        } finally {
-          heads.close();
-        }
-        await pause(pauseMs);
-        if (folder.known !== rows) row = 0;
-        if (folder.log.isFull) break;
+  /** One folder after the other. */
+  async #fillAll(): Promise<void> {
+    this.#isFilling = true;
+    await pause(fillAfterMs);
+    for (const [path, now] of this.#toFill) {
+      this.#toFill.delete(path);
+      if (this.#isClosed) break;
+      const entry = this.#open(path);
+      entry.isFilling = true;
+      try {
+        await this.#fill(entry.folder, now);
+      } catch {
+        // The next question reports that the folder cannot be read.
       }
-    } finally {
       entry.isFilling = false;
       this.#keepLater(entry);
+      this.#makeRoom(entry);
+    }
+    this.#isFilling = false;
+  }
+
+  async #fill(folder: CachedFolder, now: number): Promise<void> {
+    if (folder.known === undefined) await folder.rows(now, false);
+    for (let row = 0; !this.#isClosed;) {
+      const rows = folder.known;
+      if (rows === undefined || row >= rows.count) break;
+      const heads = folder.heads();
+      const until = performance.now() + sliceMs;
+      try {
+        for (; row < rows.count && performance.now() < until; row++) {
+          if (rows.summary[row] !== 0) continue;
+          folder.readMessage(rows, row, heads);
+        }
+      } finally {
+        heads.close();
+      }
+      await pause(pauseMs);
+      if (folder.known !== rows) row = 0;
+      if (folder.log.isFull) break;
     }
   }
 

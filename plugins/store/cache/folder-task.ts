@@ -87,7 +87,37 @@ export interface FolderAnswers {
   readonly summaries: readonly SummarisedEntry[];
 }
 
+/** A search in many folders. */
+export interface FoldersQuestion {
+  /** Absolute paths. */
+  readonly folders: readonly string[];
+  /** Words that must all occur. */
+  readonly q: string;
+  /** Maximum number of items. */
+  readonly limit: number;
+  /** Time limit in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+export interface FoldersTask extends Omit<FolderTask, 'folder' | 'question'> {
+  readonly search: FoldersQuestion;
+}
+
+export interface FoundInFolder extends SummarisedEntry {
+  /** Index of the folder in the question. */
+  readonly folder: number;
+}
+
+export interface FoundInFolders {
+  /** Newest first. */
+  readonly items: readonly FoundInFolder[];
+  /** Matches found so far. */
+  readonly total: number;
+  /** Indexes of the folders with messages that were not searched. */
+  readonly unfinished: readonly number[];
+}
+
 /** Null when there is no such folder. */
 export type FolderReply =
-  | { readonly ok: true; readonly answer: FolderAnswers[FolderQuestion['kind']] | null }
+  | { readonly ok: true; readonly answer: FolderAnswers[FolderQuestion['kind']] | FoundInFolders | null }
   | { readonly ok: false; readonly error: string };

@@ -1,6 +1,13 @@
 import { Worker } from 'node:worker_threads';
 import { problem } from '../../../core/problem.js';
-import type { FolderAnswers, FolderQuestion, FolderReply, FolderTask } from './folder-task.js';
+import type {
+  FolderAnswers,
+  FolderQuestion,
+  FolderReply,
+  FoldersTask,
+  FolderTask,
+  FoundInFolders,
+} from './folder-task.js';
 import type { WorkerMessage } from './folder-worker.js';
 
 export interface ThreadLimits {
@@ -43,8 +50,17 @@ export class FolderThread {
   async ask<Q extends FolderQuestion>(
     task: FolderTask & { readonly question: Q },
   ): Promise<FolderAnswers[Q['kind']] | null> {
+    return (await this.#answer(task)) as FolderAnswers[Q['kind']] | null;
+  }
+
+  /** @throws Problem `unavailable` */
+  async search(task: FoldersTask): Promise<FoundInFolders> {
+    return (await this.#answer(task)) as FoundInFolders;
+  }
+
+  async #answer(task: FolderTask | FoldersTask) {
     const reply = await this.#send({ task });
-    if (reply.ok) return reply.answer as FolderAnswers[Q['kind']] | null;
+    if (reply.ok) return reply.answer;
     throw problem('unavailable', {
       detail: 'The folder could not be read just now.',
       headers: { 'Retry-After': '2' },

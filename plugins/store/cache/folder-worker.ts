@@ -1,10 +1,11 @@
 import { parentPort } from 'node:worker_threads';
 import { FolderCache } from './folder-cache.js';
-import type { FolderReply, FolderTask } from './folder-task.js';
+import { FolderSearch } from './folder-search.js';
+import type { FolderReply, FoldersTask, FolderTask } from './folder-task.js';
 
 /** A message to the thread: a task with its number, or the closing of a site. */
 export type WorkerMessage = { readonly number: number } & (
-  { readonly task: FolderTask } | { readonly close: FolderTask['site'] }
+  { readonly task: FolderTask | FoldersTask } | { readonly close: FolderTask['site'] }
 );
 
 /** Folders are read in this thread: disk waits and scans of a hundred thousand names block no other work. */
@@ -28,8 +29,10 @@ async function reply(message: WorkerMessage): Promise<FolderReply> {
       caches.delete(keyOf(message.close));
       return { ok: true, answer: null };
     }
-    const { site, folder, question, now } = message.task;
-    return { ok: true, answer: (await cacheOf(site).answer(folder, question, now)) ?? null };
+    const { task } = message;
+    const cache = cacheOf(task.site);
+    if ('search' in task) return { ok: true, answer: await new FolderSearch(cache, task.search, task.now).run() };
+    return { ok: true, answer: (await cache.answer(task.folder, task.question, task.now)) ?? null };
   } catch (error) {
     return { ok: false, error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
   }

@@ -46,7 +46,7 @@ export function searchWords(q: string | undefined): readonly string[] {
 
 export interface SearchResult {
   readonly rows: Uint32Array;
-  /** False when the time limit was reached before all messages had been read: older ones were not searched. */
+  /** False when the time limit was reached before all messages had been read: those that were not are left out. */
   readonly searchedAll: boolean;
 }
 
@@ -75,15 +75,14 @@ export async function searchRows(
       rows.summary.fill(0);
       continue;
     }
-    const looked = candidates.subarray(0, read.looked);
     const fits = (row: number) => offsets.has(rows.summary[row] ?? 0) || read.matched.has(row);
-    return { rows: looked.filter(fits), searchedAll: read.looked === candidates.length };
+    return { rows: candidates.filter(fits), searchedAll: read.searchedAll };
   }
 }
 
 interface Read {
-  /** Number of candidates that have been read. */
-  readonly looked: number;
+  /** All candidates have been read. */
+  readonly searchedAll: boolean;
   /** The matching ones whose summaries could not be stored. */
   readonly matched: ReadonlySet<number>;
 }
@@ -98,14 +97,14 @@ async function readMissing(
   const matched = new Set<number>();
   const heads = folder.heads();
   try {
-    for (const [index, row] of candidates.entries()) {
+    for (const row of candidates) {
       if (rows.summary[row] !== 0) continue;
-      if (performance.now() > until) return { looked: index, matched };
+      if (performance.now() > until) return { searchedAll: false, matched };
       const read = folder.readMessage(rows, row, heads);
       if (read !== undefined && rows.summary[row] === 0 && hasAll(searchText(read.summary), words)) matched.add(row);
       await timeSlice.yieldIfDue();
     }
-    return { looked: candidates.length, matched };
+    return { searchedAll: true, matched };
   } finally {
     heads.close();
   }

@@ -13,6 +13,8 @@ const gatherBytes = 256 * 1024;
 const maxGathered = 16 * 1024 * 1024;
 const averageRecordBytes = 2048;
 const sliceBytes = 1024 * 1024;
+/** For the slice that a scan is showing: to allocate it anew takes longer than to search it. */
+const scanned = Buffer.allocUnsafeSlow(sliceBytes + maxRecordBytes);
 /** Offsets have 32 bits. */
 const maxLogBytes = 0xf000_0000;
 
@@ -137,13 +139,13 @@ export class SummaryLog {
   /**
    * Visits all records from an offset on, in slices of whole records, each verified. Returns false when it found
    * invalid bytes, where it stops.
-   * @param turn is awaited between slices
+   * @param show reads the slice at once: its bytes are overwritten later
    */
   async scan(from: number, show: (slice: Buffer, offset: number) => void, timeSlice: TimeSlice): Promise<boolean> {
     const end = this.end;
     let at = from;
     while (at < end) {
-      const bytes = this.#bytes(at, Math.min(end, at + sliceBytes + maxRecordBytes));
+      const bytes = this.#bytes(at, Math.min(end, at + scanned.length), scanned);
       const length = this.#whole(bytes, at);
       if (length === 0) return false;
       show(bytes.subarray(0, length), at);
@@ -224,15 +226,16 @@ export class SummaryLog {
     this.#gathered = grown;
   }
 
-  #bytes(start: number, end: number): Buffer {
+  #bytes(start: number, end: number, into?: Buffer): Buffer {
     if (start >= this.#written) {
       return this.#gathered.subarray(start - this.#written, Math.min(this.#used, end - this.#written));
     }
-    const bytes = Buffer.allocUnsafe(Math.min(end, this.#written) - start);
-    const read = this.#fd === undefined ? 0 : readSync(this.#fd, bytes, 0, bytes.length, start);
+    const length = Math.min(end, this.#written) - start;
+    const bytes = into?.subarray(0, length) ?? Buffer.allocUnsafe(length);
+    const read = this.#fd === undefined ? 0 : readSync(this.#fd, bytes, 0, length, start);
     const stored = bytes.subarray(0, read);
     const more = end - this.#written;
-    return more <= 0 || read < bytes.length
+    return more <= 0 || read < length
       ? stored
       : Buffer.concat([stored, this.#gathered.subarray(0, Math.min(more, this.#used))]);
   }

@@ -1,7 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
 import { problem } from '../../../core/problem.js';
-import type { FolderAnswers, FolderQuestion, FolderTask, FolderTotals, Trust } from '../cache/folder-task.js';
+import type {
+  FolderAnswers,
+  FolderQuestion,
+  FoldersQuestion,
+  FolderTask,
+  FolderTotals,
+  Trust,
+} from '../cache/folder-task.js';
 import type { FolderThread } from '../cache/folder-thread.js';
 import type { MailboxFolder } from './folder-name.js';
 import type { MessageEntry } from '../maildir/message-entry.js';
@@ -24,7 +31,7 @@ export interface ListingRequest extends MessageFilter, PageRequest {
 }
 
 export interface Listing extends Page<MessageSummary> {
-  /** False when a search reached its time limit: older messages were not searched. */
+  /** False when a search reached its time limit: not all messages were searched. */
   readonly searchedAll: boolean;
   readonly totals: FolderTotals;
 }
@@ -41,8 +48,17 @@ export interface Located {
   readonly quiet: boolean;
 }
 
+export interface FoundMessages {
+  /** Newest first. */
+  readonly items: readonly { readonly folder: MailboxFolder; readonly message: MessageSummary }[];
+  /** Matches found so far. */
+  readonly total: number;
+  /** Folders with messages that were not searched. */
+  readonly unfinished: readonly MailboxFolder[];
+}
+
 export interface FolderMessagesInput {
-  readonly thread: Pick<FolderThread, 'ask'>;
+  readonly thread: Pick<FolderThread, 'ask' | 'search'>;
   readonly site: FolderTask['site'];
   readonly clock: Clock;
 }
@@ -107,6 +123,22 @@ export class FolderMessages {
   async summaries(folder: MailboxFolder, ids: readonly string[]): Promise<readonly MessageSummary[]> {
     const found = await this.#ask(folder, { kind: 'summaries', ids });
     return found.map((item) => describeMessage(folder, item));
+  }
+
+  /** Matches in many folders; folders that are gone have none. */
+  async search(folders: readonly MailboxFolder[], question: Omit<FoldersQuestion, 'folders'>): Promise<FoundMessages> {
+    const { thread, site, clock } = this.#input;
+    const search = { ...question, folders: folders.map(({ path }) => path) };
+    const { items, total, unfinished } = await thread.search({ site, now: clock.now(), search });
+    const found = items.map(({ folder: index, ...item }) => {
+      const folder = folders[index];
+      return folder === undefined ? undefined : { folder, message: describeMessage(folder, item) };
+    });
+    return {
+      items: found.filter((one) => one !== undefined),
+      total,
+      unfinished: unfinished.map((index) => folders[index]).filter((folder) => folder !== undefined),
+    };
   }
 
   async #ask<Q extends FolderQuestion>({ path }: MailboxFolder, question: Q): Promise<FolderAnswers[Q['kind']]> {

@@ -39,7 +39,7 @@ export interface MessagePlace {
 /** One page of a folder's messages. */
 export interface FolderPage extends Page<MessageSummary> {
   readonly folder: FolderSummary;
-  /** False when a search reached its limit: older messages were not searched. */
+  /** False when a search reached its limit: not all messages were searched. */
   readonly searchedAll: boolean;
 }
 
@@ -78,7 +78,7 @@ export interface StoreCacheLimits {
   readonly keptFrom: number;
 }
 
-export const cacheLimits: StoreCacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 200 };
+export const cacheLimits: StoreCacheLimits = { memoryBytes: 64 * 2 ** 20, diskBytes: 2 ** 30, keptFrom: 20 };
 
 /** The read access to the store: changes nothing, and treats all data as hostile. */
 export class StoreReader {
@@ -119,7 +119,7 @@ export class StoreReader {
     if (this.#ownsThread) await this.#thread.close();
   }
 
-  /** For the write access. */
+  /** For the write access and the search in all mailboxes. */
   get mailboxFolders(): MailboxFolders {
     return this.#folders;
   }
