@@ -41,6 +41,7 @@ export class Views {
       lstripBlocks: true,
     });
     this.#environment.addGlobal('asset', asset);
+    this.#environment.addGlobal('now', () => new Date(clock.now()).toISOString());
     for (const [name, filter] of Object.entries(viewFilters(clock))) this.#environment.addFilter(name, filter);
   }
 
