@@ -111,6 +111,36 @@ describe('a list that is open while new rows come', { skip: skipWithout('chromiu
     await context.close();
   });
 
+  test('a star flags a message and takes the flag away, and the list stays where it is', async () => {
+    const { context, page, misdeeds } = await open(inbox);
+    const star = page.locator('.message-flag').nth(1);
+    const box = page.locator('.messages input[type=checkbox]').first();
+    await box.check();
+    assert.equal(await star.getAttribute('aria-pressed'), 'false');
+    await star.focus();
+    await page.keyboard.press('Enter');
+    await page.getByText('1 message flagged.').waitFor();
+    assert.equal(await star.getAttribute('aria-pressed'), 'true');
+    assert.ok(await box.isChecked());
+    assert.equal(await page.evaluate('document.activeElement.id'), await star.getAttribute('id'));
+    assert.deepEqual(await accessibilityFaults(page, 'everything'), []);
+
+    await page.locator('.messages a').nth(1).click();
+    await page.waitForURL(/\/messages\//);
+    await page.keyboard.press('[');
+    await page.locator('a[rel=prev]').waitFor({ state: 'detached' });
+    await page.waitForLoadState();
+    await page.keyboard.press(']');
+    const pressed = page.getByRole('button', { name: 'Flagged' });
+    await page.locator('[aria-pressed=true]').waitFor();
+    assert.deepEqual(await accessibilityFaults(page, 'everything'), []);
+    await pressed.click();
+    await page.getByText('1 message unflagged.').waitFor();
+    assert.equal(await pressed.getAttribute('aria-pressed'), 'false');
+    assert.deepEqual(misdeeds, { complaints: [], escapes: [] });
+    await context.close();
+  });
+
   test('it asks again after a restart of the server, and never again without an account', async () => {
     const { context, page } = await open(inbox);
     let asked = 0;
