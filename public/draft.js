@@ -46,7 +46,7 @@ function keepSaved(form) {
     if (answer?.ok) {
       written = texts;
       version.value = tagOf(answer);
-      say(`Saved ${new Date().toISOString().slice(11, 16)} UTC`);
+      say(`Saved ${format.formatClock(Date.now())} UTC`);
       return false;
     }
     isConflict = answer?.status === 412;
