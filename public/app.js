@@ -5,10 +5,12 @@ if (chosen === 'light' || chosen === 'dark') root.dataset.theme = chosen;
 
 const themes = { automatic: '◐', light: '○', dark: '●' };
 
+const system = matchMedia('(prefers-color-scheme: dark)');
+
 function showTheme(button) {
   const theme = root.dataset.theme ?? 'automatic';
   button.textContent = themes[theme];
-  button.title = `Theme: ${theme}`;
+  button.title = `Theme: ${theme}${theme === 'automatic' ? `, now ${system.matches ? 'dark' : 'light'}` : ''}`;
   button.setAttribute('aria-label', button.title);
 }
 
@@ -45,6 +47,7 @@ document.addEventListener('DOMContentLoaded', () => {
     button.hidden = false;
     showTheme(button);
     button.addEventListener('click', switchTheme);
+    system.addEventListener('change', () => showTheme(button));
   }
   // The notice is shown once: its key is no part of the address.
   const here = new URL(location.href);
@@ -64,7 +67,7 @@ document.addEventListener('keydown', (event) => {
 });
 document.addEventListener('click', (event) => event.target.closest('.toast')?.remove());
 
-// A part of the page that refreshes itself keeps the keyboard focus, and what was scrolled and opened in it.
+// A part of the page that is replaced keeps the keyboard focus, and what was scrolled, ticked and opened in it.
 const focusable = 'a[href], button, input, select, textarea, summary, [tabindex]';
 const refreshed = new Map();
 const keyOf = (element) =>
@@ -79,6 +82,7 @@ function remember({ detail: { target } }) {
   refreshed.set(target.id, {
     focus: focused !== target && target.contains(focused) ? keyOf(focused) : undefined,
     scrolled: [...target.querySelectorAll('[tabindex]')].map((one) => [keyOf(one), one.scrollLeft, one.scrollTop]),
+    ticked: [...target.querySelectorAll('[type="checkbox"]:checked')].map(({ name, value }) => `${name} ${value}`),
     opened: [...target.querySelectorAll('details[open] > summary')].map(keyOf),
   });
 }
@@ -88,11 +92,14 @@ function restore({ detail: { target } }) {
   if (!kept) return;
   refreshed.delete(target.id);
   const now = document.getElementById(target.id);
-  const find = (key) => [...now.querySelectorAll(focusable)].find((one) => keyOf(one) === key);
+  const places = [...now.querySelectorAll(focusable)].filter((one) => one.checkVisibility());
+  const find = (key) => places.find((one) => keyOf(one) === key);
   for (const key of kept.opened) find(key)?.parentElement.setAttribute('open', '');
+  for (const box of now.querySelectorAll('[type="checkbox"]'))
+    if (kept.ticked.includes(`${box.name} ${box.value}`)) box.checked = true;
   for (const [key, left, top] of kept.scrolled) find(key)?.scrollTo({ left, top, behavior: 'instant' });
   if (kept.focus !== undefined && !now.contains(document.activeElement))
-    (find(kept.focus) ?? now.querySelector(focusable))?.focus({ preventScroll: true });
+    (find(kept.focus) ?? places[0])?.focus({ preventScroll: true });
 }
 
 for (const name of ['htmx:beforeSwap', 'htmx:oobBeforeSwap']) document.addEventListener(name, remember);

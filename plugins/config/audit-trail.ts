@@ -47,6 +47,8 @@ export interface AuditPage {
 const maxScanned = 64 * 1024 * 1024;
 /** Bytes read for a count: some 50,000 changes. */
 const maxCounted = 16 * 1024 * 1024;
+/** Lines are in the order of their times, but for a clock that was set back: by less than this. */
+const clockSlackMs = 86_400_000;
 const maxFiles = 1000;
 const pieceBytes = 256 * 1024;
 
@@ -63,11 +65,13 @@ export async function readAudit(folder: string, query: AuditQuery): Promise<Audi
   let scanned = 0;
   let last: Line | undefined;
   const fits = filterOf(query);
+  const oldest = query.since === undefined ? -Infinity : Date.parse(query.since) - clockSlackMs;
   for await (const line of linesBackwards(folder, query.cursor)) {
     if (found.length > query.limit || scanned > maxScanned) break;
     scanned += line.text.length;
     last = line;
     const entry = parse(line.text);
+    if (entry !== undefined && Date.parse(entry.at) < oldest) break;
     if (entry !== undefined && fits(entry)) found.push({ entry, line });
   }
   const whole = found.length <= query.limit && scanned <= maxScanned;

@@ -5,6 +5,7 @@ import { suiteEnding } from '../support/ending.js';
 import { deliver, lines } from '../support/delivery.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 import { skipWithout } from '../support/peers.js';
+import { until } from '../support/until.js';
 import { accessibilityFaults, launchBrowser, overflow, visit } from './browser.js';
 
 const suite = suiteEnding();
@@ -118,6 +119,87 @@ describe('somebody who writes in a browser', { skip: skipWithout('chromium') }, 
       await context.close();
     });
   }
+
+  test('finds a draft saved that was only written, and learns why one is not', async () => {
+    const { context, page, misdeeds } = await visit(browser, server.base);
+    await context.clock.install();
+    await page.goto(`${mailbox}/drafts`);
+    await press(page, 'New draft');
+    const path = new URL(page.url()).pathname;
+    const saved = async () => (await server.admin.json(path)) as { readonly subject: string; readonly text: string };
+    const line = page.locator('form [data-save-status]');
+    const after = (name: string, text: string) => page.getByLabel(name, { exact: true }).fill(text);
+
+    await after('Subject', 'Begun');
+    await after('Text', 'One line');
+    await page.clock.fastForward(3000);
+    await line.getByText(/^Saved \d\d:\d\d UTC$/).waitFor();
+    assert.deepEqual([(await saved()).subject, (await saved()).text], ['Begun', 'One line']);
+    await after('Subject', 'Begun again');
+    await page.clock.fastForward(3000);
+    // The version of the first time is that of the second.
+    await until('the second time', async () => ((await saved()).subject === 'Begun again' ? true : undefined));
+
+    await after('To', 'no address');
+    await page.clock.fastForward(3000);
+    await line.getByText(/^Not saved: To: /).waitFor();
+    misdeeds.complaints.length = 0;
+    await after('To', 'postmaster@localhost');
+    await page.clock.fastForward(3000);
+    await line.getByText(/^Saved/).waitFor();
+    assert.deepEqual(await accessibilityFaults(page, 'everything'), []);
+
+    await after('Text', 'Two lines');
+    await page.clock.fastForward(3000);
+    // Pressed while the text is being saved.
+    await press(page, 'Send');
+    await page.getByText('Sent.').waitFor();
+    assert.deepEqual(misdeeds, { complaints: [], escapes: [] });
+    await context.close();
+  });
+
+  test('keeps the HTML of a draft whose text is not changed', async () => {
+    const fields = { to: ['postmaster@localhost'], subject: 'x', text: 'plain', html: '<p>plain</p>' };
+    const { draftId } = (await server.admin.json(`${mailbox}/drafts`, { json: fields }, 201)) as { draftId: string };
+    const { context, page } = await visit(browser, server.base);
+    await context.clock.install();
+    await page.goto(`${mailbox}/drafts/${draftId}`);
+    await page.getByLabel('Subject').fill('y');
+    await page.clock.fastForward(3000);
+    await page
+      .locator('form')
+      .getByText(/^Saved/)
+      .waitFor();
+    const { subject, html } = (await server.admin.json(`${mailbox}/drafts/${draftId}`)) as typeof fields;
+    assert.deepEqual([subject, html?.trim()], ['y', '<p>plain</p>']);
+    await context.close();
+  });
+
+  test('does not overwrite what another tab has saved, and is warned before what is not saved is lost', async () => {
+    const { context, page: first, misdeeds } = await visit(browser, server.base);
+    await first.goto(`${mailbox}/drafts`);
+    await press(first, 'New draft');
+    const path = new URL(first.url()).pathname;
+    const second = await context.newPage();
+    await second.clock.install();
+    await second.goto(path);
+    await first.getByLabel('Subject').fill('of the first');
+    await press(first, 'Save');
+    await first.getByText('Saved.').waitFor();
+    await second.getByLabel('Subject').fill('of the second');
+    await second.clock.fastForward(3000);
+    await second
+      .getByText(/^Not saved: it was changed elsewhere/)
+      .last()
+      .waitFor();
+    assert.equal(((await server.admin.json(path)) as { subject: string }).subject, 'of the first');
+    await second.getByRole('link', { name: 'Users' }).click();
+    await until('the warning', () => Promise.resolve(misdeeds.escapes.length > 0 ? true : undefined));
+    assert.equal(new URL(second.url()).pathname, path, 'the warning was dismissed');
+    await press(second, 'Save');
+    await second.getByRole('heading', { name: 'Changed by someone else' }).waitFor();
+    await context.close();
+  });
 
   test('sees the list while typing, and can still choose from it', async () => {
     const { context, page, misdeeds } = await visit(browser, server.base);

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isForm } from '../../../core/http/body.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import type { DraftChange } from '../drafts/draft.js';
@@ -138,7 +139,9 @@ function changeOf(body: schema.DraftInput | undefined, request: EndpointRequest)
   if (request.stream !== undefined) return { kind: 'raw', content: request.stream as AsyncIterable<Buffer> };
   const isRaw = rawTypes.some((type) => request.contentType?.toLowerCase().startsWith(type) === true);
   if (isRaw) throw problem('bad-request', 'The message is empty.');
-  return { kind: 'fields', fields: schema.fieldsOf(body ?? {}), keepHtml: request.representation === 'html' };
+  // A form has no field for HTML.
+  const keepHtml = isForm((request.contentType ?? '').split(';', 1).join('').trim().toLowerCase());
+  return { kind: 'fields', fields: schema.fieldsOf(body ?? {}), keepHtml };
 }
 
 function endEndpoints(deps: DraftDeps): readonly AnyEndpoint[] {

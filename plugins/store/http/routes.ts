@@ -179,8 +179,13 @@ function messageEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndp
         if (request.representation !== 'html') return message;
         const view = query.view ?? defaultView(message);
         const raw = view === 'raw' ? await reader.rawHead(place) : undefined;
-        const folders = await reader.folders(place.mailbox);
-        return messagePage(names.describe(place.mailbox), message, { view, remote: query.remote, raw, folders });
+        const { view: _, remote, ...list } = query;
+        const [folders, neighbours] = await Promise.all([
+          reader.folders(place.mailbox),
+          reader.neighbours(place, list),
+        ]);
+        const input = { view, remote, raw, folders, neighbours, list: schema.listQuery(list) };
+        return messagePage(names.describe(place.mailbox), message, input);
       },
     }),
   ];

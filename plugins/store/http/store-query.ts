@@ -47,7 +47,14 @@ export const ListQuery = z.strictObject({ limit: limit(50), cursor });
 /** Not paged: mailboxes have few folders, and a tree cannot be split. */
 export const FoldersQuery = z.strictObject({ limit: limit(1000), cursor });
 
-export const FolderQuery = z.strictObject({
+const orderField = z
+  .enum(['newest', 'oldest', 'desc', 'asc'])
+  .default('newest')
+  .transform((order): 'newest' | 'oldest' => (order === 'newest' || order === 'desc' ? 'newest' : 'oldest'))
+  .describe('`newest` (or `desc`) or `oldest` (or `asc`) first, by received time.');
+
+/** What decides which messages of a folder are in a list, and in which order. */
+const listFields = {
   q: z
     .string()
     .max(200)
@@ -57,14 +64,10 @@ export const FolderQuery = z.strictObject({
   flagged: flag('Only flagged messages, or only others.'),
   since: moment('Received at this time or later.'),
   before: moment('Received before this time.'),
-  order: z
-    .enum(['newest', 'oldest', 'desc', 'asc'])
-    .default('newest')
-    .transform((order): 'newest' | 'oldest' => (order === 'newest' || order === 'desc' ? 'newest' : 'oldest'))
-    .describe('`newest` (or `desc`) or `oldest` (or `asc`) first, by received time.'),
-  limit: limit(50),
-  cursor,
-});
+  order: orderField,
+};
+
+export const FolderQuery = z.strictObject({ ...listFields, limit: limit(50), cursor });
 export type FolderFilters = z.output<typeof FolderQuery>;
 
 export const messageViews = ['text', 'html', 'headers', 'structure', 'raw'] as const;
@@ -73,6 +76,8 @@ export type MessageViewName = (typeof messageViews)[number];
 export const MessageQuery = z.strictObject({
   view: z.enum(messageViews).optional().describe('What the page shows of the message.'),
   remote: flag('The page shows pictures from other servers.'),
+  // The list that it was opened from: the page leads to its neighbours there.
+  ...listFields,
 });
 export const HtmlQuery = z.strictObject({ remote: flag('Pictures from other servers are left in.') });
 export const PartQuery = z.strictObject({ download: flag('Saved instead of shown.') });
@@ -104,6 +109,12 @@ export function writtenFilter({
   const fields = { q, unread, flagged, since: momentOf(since), before: momentOf(before), all };
   const given = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
   return new URLSearchParams(given.map(([name, value]): [string, string] => [name, String(value)])).toString();
+}
+
+/** The query of a list without its defaults, as links carry it. */
+export function listQuery({ order, ...filters }: Omit<FolderFilters, 'limit' | 'cursor'>): string {
+  const filter = writtenFilter(filters);
+  return [filter, order === 'newest' ? '' : 'order=oldest'].filter((piece) => piece !== '').join('&');
 }
 
 const momentOf = (time: number | undefined): string | undefined =>

@@ -9,7 +9,7 @@ import type { MailboxIdentity } from '../maildir/mailboxes.js';
 import type { MessageSummary } from '../folders/message-summary.js';
 import type { FolderPage, MessageView, RawHead } from '../messages/store-reader.js';
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
-import { type FolderFilters, type MessageViewName, messageViews, writtenFilter } from './store-query.js';
+import { type FolderFilters, listQuery, type MessageViewName, messageViews, writtenFilter } from './store-query.js';
 
 /** Models of the templates in `views/store`: responses with their links, so that templates compute nothing. */
 
@@ -99,6 +99,7 @@ export function folderPage(
 ) {
   const path = folderHref(mailbox, answer.folder.name);
   const { q = '', unread, flagged, order } = filters;
+  const list = listQuery(filters);
   return {
     ...answer,
     ...mailbox,
@@ -109,7 +110,7 @@ export function folderPage(
       href:
         answer.folder.special === 'drafts'
           ? draftHref(mailbox, draftMarkOf(message.id).draftId)
-          : `${path}/messages/${encodeURIComponent(message.id)}`,
+          : withQuery(`${path}/messages/${encodeURIComponent(message.id)}`, list),
     })),
     path,
     listPath,
@@ -122,6 +123,9 @@ export function folderPage(
     filtered: q !== '' || [unread, flagged, filters.since, filters.before].some((value) => value !== undefined),
   };
 }
+
+const withQuery = (path: string, ...queries: readonly string[]): string =>
+  [path, queries.filter((query) => query !== '').join('&')].filter((piece) => piece !== '').join('?');
 
 /** The sender, or in folders of the user's own mail the recipients. */
 function whoOf({ from, to }: MessageSummary, folder: FolderSummary): string {
@@ -145,6 +149,10 @@ interface MessagePageInput {
   readonly remote?: boolean | undefined;
   readonly raw: RawHead | undefined;
   readonly folders: readonly FolderSummary[];
+  /** In the list that the page was opened from. */
+  readonly neighbours: { readonly previous: string | null; readonly next: string | null };
+  /** The query of that list. */
+  readonly list: string;
 }
 
 const titles: Readonly<Record<MessageViewName, string>> = {
@@ -158,7 +166,9 @@ const titles: Readonly<Record<MessageViewName, string>> = {
 export function messagePage(mailbox: MailboxIdentity, message: MessageView, input: MessagePageInput) {
   const folder = folderHref(mailbox, message.folder);
   const path = `${folder}/messages/${encodeURIComponent(message.id)}`;
-  const { view } = input;
+  const { view, list } = input;
+  const neighbourHref = (id: string | null): string | null =>
+    id === null ? null : withQuery(`${folder}/messages/${encodeURIComponent(id)}`, list);
   const partHref = (part: string): string => `${path}/parts/${encodeURIComponent(part)}`;
   const parts = message.parts.map((part) => ({
     ...part,
@@ -170,7 +180,11 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     ...message,
     ...mailbox,
     ...folderLinks(mailbox, input.folders, message.folder),
-    folderHref: folder,
+    folderHref: withQuery(folder, list),
+    previousHref: neighbourHref(input.neighbours.previous),
+    nextHref: neighbourHref(input.neighbours.next),
+    plainHref: withQuery(path, 'view=html', list),
+    remoteHref: withQuery(path, 'view=html&remote=1', list),
     messagesHref: `${mailboxHref(mailbox)}/messages`,
     destinations: destinations(input.folders, message.folder),
     deletesForGood: ['Trash', 'Junk'].includes(message.folder),
@@ -180,7 +194,7 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     view,
     tabs: messageViews
       .filter((name) => name !== 'html' || message.html !== null)
-      .map((name) => ({ title: titles[name], href: `${path}?view=${name}`, current: name === view })),
+      .map((name) => ({ title: titles[name], href: withQuery(path, `view=${name}`, list), current: name === view })),
     blocks: view === 'text' ? textBlocks((message.text ?? '').slice(0, maxTextShown)) : [],
     textCut: (message.text?.length ?? 0) > maxTextShown,
     parts,

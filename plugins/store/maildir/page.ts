@@ -61,7 +61,7 @@ export function cutOut(list: SortedList, request: PageRequest): Cut {
   };
 }
 
-function cursorAt(side: Cursor['side'], key: OrderKey): string {
+export function cursorAt(side: Cursor['side'], key: OrderKey): string {
   return writeCursor({ side, receivedAt: key.receivedAt, id: key.id });
 }
 

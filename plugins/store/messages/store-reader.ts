@@ -26,7 +26,7 @@ import {
   type PartView,
   type Unparsed,
 } from '../mime/message-parser.js';
-import { type Page, readCursor } from '../maildir/page.js';
+import { cursorAt, type Page, readCursor } from '../maildir/page.js';
 import type { MessageSummary } from '../folders/message-summary.js';
 
 /** Location of a message. */
@@ -183,6 +183,22 @@ export class StoreReader {
     const isThat = version !== undefined && version === (await folderVersion(folder.path, this.#clock.now()));
     if (isThat && page.searchedAll) this.#pages.set(key, page);
     return page;
+  }
+
+  /** Ids of the messages before and after one in a list, whether or not it is in it. @throws Problem `not-found` */
+  async neighbours({ mailbox, folder, id }: MessagePlace, list: Omit<ListingRequest, 'limit' | 'cursor'>) {
+    const { byId } = await this.#folders.messages.locate(await this.#folders.find(mailbox, folder), [id]);
+    const entry = byId.get(id);
+    if (entry === undefined) throw problem('not-found', 'There is no such message in this folder.');
+    const [before, after] = await Promise.all(
+      (['before', 'after'] as const).map((side) =>
+        this.list(mailbox, folder, { ...list, limit: 1, cursor: cursorAt(side, entry) }),
+      ),
+    );
+    const next = after?.items[0]?.id ?? null;
+    const first = before?.items[0]?.id ?? null;
+    // Before the first message the answer is the first page: the message itself, or the next one.
+    return { previous: first === id || first === next ? null : first, next };
   }
 
   /** All matching messages. @throws Problem `not-found` */

@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
+import { runInNewContext } from 'node:vm';
+import { safeUrl } from '../../../core/http/views.js';
 import {
   formatAgo,
   formatBytes,
-  formatCounted,
+  formatClock,
   formatDuration,
   formatNumber,
-  safeUrl,
-} from '../../../core/http/views.js';
+  formatValue,
+  pluralize,
+} from '../../../core/text/format.js';
 
 test('a link target cannot run anything', () => {
   const bad = [
@@ -38,13 +42,30 @@ test('sizes, counts and times are read at a glance', () => {
   assert.deepEqual([0, 999, 1234567, Number.NaN].map(formatNumber), ['0', '999', '1,234,567', '–']);
   assert.deepEqual([0, 59, 3600, 11_520, 90_061].map(formatDuration), ['0 s', '59 s', '1 h', '3 h 12 min', '1 d 1 h']);
   assert.deepEqual(
-    [0, 1, 1234].map((count) => formatCounted(count, 'time')),
+    [0, 1, 1234].map((count) => pluralize(count, 'time')),
     ['0 times', '1 time', '1,234 times'],
   );
-  assert.equal(formatCounted(1, 'line matches', 'lines match'), '1 line matches');
+  assert.equal(pluralize(1, 'line matches', 'lines match'), '1 line matches');
   const now = Date.parse('2026-11-21T12:00:00Z');
   assert.equal(formatAgo('2026-11-21T11:55:00Z', now), '5 min ago');
   assert.equal(formatAgo('2026-11-21T15:00:00Z', now), 'in 3 h');
   assert.equal(formatAgo('2026-01-02T03:04:05Z', now), '2026-01-02');
   assert.equal(formatAgo('no time', now), 'no time');
+  assert.deepEqual(
+    [
+      formatValue('count', 12_345),
+      formatValue('rate', 0.0123),
+      formatValue('seconds', 7200),
+      formatValue('bytes', 5e6),
+    ],
+    ['12,345', '0.012/s', '2 h', '4.8 MB'],
+  );
+  assert.deepEqual([formatClock(now), formatClock(now, 'seconds')], ['12:00', '12:00:00']);
+});
+
+test('scripts in the browser write them in the same way', async () => {
+  const script = await readFile(new URL('../../../../public/vendor/format.js', import.meta.url), 'utf8');
+  const format = runInNewContext(`${script}; format`) as typeof import('../../../core/text/format.js');
+  assert.equal(format.formatNumber(1_234_567), '1,234,567');
+  assert.equal(format.formatValue('bytes', 5e6), '4.8 MB');
 });

@@ -147,3 +147,20 @@ test('the page is for administrators, shows hostile values as text, and no plant
   assert.equal((await site.get('/audit?cursor=nonsense')).status, 400);
   assert.equal((await site.get('/audit?since=yesterday')).status, 400);
 });
+
+test('a search since a time ends at older entries, and finds those that a clock has put before them', async (t) => {
+  const folder = await temporaryFolder(t);
+  const at = (iso: string) => ({ at: iso });
+  await writeFile(
+    auditPath(folder, 0),
+    lines([
+      entry(0, at('2026-11-21T12:00:00.000Z')),
+      entry(1, at('2026-11-01T12:00:00.000Z')),
+      entry(2, at('2026-11-21T12:00:01.000Z')),
+      entry(3, at('2026-11-21T11:00:00.000Z')),
+      entry(4, at('2026-11-21T12:00:02.000Z')),
+    ]),
+  );
+  const page = await readAudit(folder, { limit: 50, since: '2026-11-21T12:00:00Z' });
+  assert.deepEqual([ids(page.items), page.total, page.nextCursor], [[4, 2], 2, null]);
+});

@@ -384,4 +384,40 @@ suite('the store over HTTP', () => {
       }
     }
   });
+
+  test('the page of a message leads to its neighbours in the list that it was opened from', async (t) => {
+    const fixture = await ReadingFixture.open(t);
+    const [a, b, c, d] = [
+      await fixture.file(plain),
+      await fixture.file(plain, { flags: 'S' }),
+      await fixture.file(mixed, { flags: 'SF' }),
+      await fixture.file(plain),
+    ];
+    const { operator } = await openSite(t, fixture);
+    const inbox = '/store/example.org/ann/folders/INBOX';
+    const neighbours = async (id: string, list = '') => {
+      const text = await operator.page(`${inbox}/messages/${encodeURIComponent(id)}?${list}`);
+      return ['prev', 'next'].map((rel) => {
+        const href = new RegExp(`rel="${rel}" href="([^"]*)"`).exec(text)?.[1]?.replaceAll('&amp;', '&');
+        if (href === undefined) return null;
+        const [path = '', query = ''] = href.split('?');
+        assert.equal(query, list);
+        return decodeURIComponent(path.split('/').at(-1) ?? '');
+      });
+    };
+    assert.deepEqual(await neighbours(d), [null, c]);
+    assert.deepEqual(await neighbours(c), [d, b]);
+    assert.deepEqual(await neighbours(a), [b, null]);
+    assert.deepEqual(await neighbours(a, 'order=oldest'), [null, b]);
+    assert.deepEqual(await neighbours(b, 'unread=true'), [d, a], 'one that has left the list meanwhile');
+    assert.deepEqual(await neighbours(d, 'unread=false'), [null, c]);
+    assert.deepEqual(await neighbours(c, 'q=picture'), [null, null]);
+    const list = await operator.page(`${inbox}?q=picture&flagged=true`);
+    assert.match(list, new RegExp(`messages/[^"]*\\?q=picture&amp;flagged=true"`));
+    const message = await operator.page(`${inbox}/messages/${encodeURIComponent(c)}?q=picture`);
+    assert.match(message, /href="[^"]*\/folders\/INBOX\?q=picture">INBOX/);
+    assert.match(message, /\?view=headers&amp;q=picture"/);
+    const { status } = await operator.request(`${inbox}/messages/${encodeURIComponent(c)}?order=sideways`);
+    assert.equal(status, 400);
+  });
 });
