@@ -150,6 +150,32 @@ export class ImapServer {
     client.close();
   };
 
+  /** A connection to each mailbox that stays open; the search asks one after the other, and counts. */
+  async openAll(users: readonly string[]): Promise<(words: string) => Promise<number>> {
+    const clients: ImapClient[] = [];
+    for (const user of users) {
+      const client = await ImapClient.open(this.#port, user);
+      await client.command('SELECT INBOX');
+      clients.push(client);
+    }
+    this.#releases.unshift(() => {
+      for (const client of clients) client.close();
+    });
+    return async (words) => {
+      let count = 0;
+      for (const client of clients) {
+        const lines = await client.command(
+          `SEARCH ${words
+            .split(' ')
+            .map((word) => `SUBJECT "${word}"`)
+            .join(' ')}`,
+        );
+        for (const { text } of lines) count += /^\* SEARCH((?: \d+)*)/.exec(text)?.[1]?.match(/\d+/g)?.length ?? 0;
+      }
+      return count;
+    };
+  }
+
   /** Over a connection that stays open, with the mailbox selected. */
   readonly lookAgain: Look = async () => {
     if (this.#client === undefined) {

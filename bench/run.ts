@@ -6,6 +6,7 @@ import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
 import { relay } from './relay.js';
+import { search } from './search.js';
 import { soak } from './soak.js';
 import { start } from './start.js';
 
@@ -17,6 +18,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   proxy,
   relay,
   mailbox,
+  search,
   memory,
   start,
   instrumentation,

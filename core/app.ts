@@ -311,6 +311,7 @@ function connectWatchdog(watchdog: Watchdog | undefined, live: LiveConfiguration
 const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pipeline }): Catalogue => ({
   endpoints: () => parts.http.describe(),
   hooks: () => parts.pipeline.describe(),
+  mayOpen: (account, path) => parts.http.mayOpen(account, path),
   listeners: () => parts.smtp.addresses(),
 });
 

@@ -39,6 +39,13 @@ document.addEventListener('keydown', (event) => {
   keys[key]();
 });
 
+document.querySelector('[data-find]')?.addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape') return;
+  // Chromium would clear the field as well.
+  event.preventDefault();
+  event.currentTarget.blur();
+});
+
 if (off) {
   off.checked = localStorage.getItem('keys') === 'off';
   off.addEventListener('change', () => {

@@ -1,4 +1,4 @@
-import type { EndpointDescription } from '../http/endpoint.js';
+import type { Account, EndpointDescription } from '../http/endpoint.js';
 import type { HookDescription } from '../pipeline/hook.js';
 import type { ComponentHealth, HealthState } from './health.js';
 import { service } from './service.js';
@@ -157,6 +157,8 @@ export const metricsExposition = service<MetricsExposition>('postern.metrics');
 export interface Catalogue {
   endpoints(): readonly EndpointDescription[];
   hooks(): readonly HookDescription[];
+  /** True when there is a GET of that path that the account may call, by the access rules in force. */
+  mayOpen(account: Account | null, path: string): boolean;
   /** Bound ports of the SMTP listeners. Without it the configured ports are shown. */
   listeners?(): readonly { readonly name: string; readonly host: string; readonly port: number }[];
 }

@@ -58,6 +58,8 @@ export interface HttpShell {
   mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void;
   navigate(plugin: string, link: NavigationLink, side?: Side): () => void;
   describe(): readonly EndpointDescription[];
+  /** True when there is a GET of that path that the account may call, by the access rules in force. */
+  mayOpen(account: Account | null, path: string): boolean;
   /**
    * Reads the views, or the assets, of a plugin; what is returned puts them into force, and then returns the undo.
    *
@@ -184,6 +186,10 @@ class Shell implements HttpShell {
     if (found === undefined || route === undefined || namesake(path, method, found) !== undefined) return undefined;
     const gate = this.#rules.gate(method, path, route.endpoint);
     return gate.kind === 'access' && holds(account, gate.access);
+  }
+
+  mayOpen(account: Account | null, path: string): boolean {
+    return this.#isCallable(account, 'GET', path) ?? false;
   }
 
   describe(): readonly EndpointDescription[] {

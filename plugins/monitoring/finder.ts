@@ -34,7 +34,7 @@ export class Finder {
   /** Most likely first; pages that are not available are left out. */
   async find(text: string): Promise<readonly FoundPage[]> {
     const found = [
-      await this.#entry(text),
+      await this.exact(text),
       await this.#mailbox(text),
       await this.#entries(text),
       this.#trace(text),
@@ -43,7 +43,8 @@ export class Finder {
     return found.filter((finding) => finding !== undefined);
   }
 
-  async #entry(text: string): Promise<FoundPage | undefined> {
+  /** The only page about the text. */
+  async exact(text: string): Promise<FoundPage | undefined> {
     const { relayQueue } = this.#deps;
     const uid = text.toLowerCase();
     const access = this.#accessOf('/client/queue/{uid}');
@@ -101,7 +102,7 @@ export class Finder {
 }
 
 /** With or without angle brackets; a Message-ID looks like an address and has no mailbox. */
-function addressOf(text: string): Address | undefined {
+export function addressOf(text: string): Address | undefined {
   try {
     return parseAddress(text.replace(/^<(.*)>$/, '$1'));
   } catch (error) {

@@ -1,4 +1,6 @@
 import { directory } from '../../core/contracts/directory.js';
+import { mailSearch } from '../../core/contracts/mail-search.js';
+import { traces } from '../../core/contracts/traces.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
@@ -13,6 +15,7 @@ import { diskSpaceCheck } from './doctor-check.js';
 import { Environment } from './system/environment.js';
 import { watchHealth } from './health.js';
 import { Finder } from './finder.js';
+import { SearchGroups } from './search-groups.js';
 import { HeapDumps, isOwnDump } from './system/heap-dumps.js';
 import { MetricHistory, STEP_SECONDS } from './charts/history.js';
 import { LogSearch } from './logs/log-search.js';
@@ -23,6 +26,7 @@ import { monitoringEndpoints } from './http/routes.js';
 import { logEndpoints } from './http/logs.js';
 import { heapDumpEndpoints } from './http/heap-dumps.js';
 import { metricsEndpoints } from './http/metrics.js';
+import { searchEndpoint } from './http/search.js';
 import { systemEndpoints } from './http/system.js';
 import { gaugeServer } from './system/server-metrics.js';
 import { StallRecorder } from './system/stalls.js';
@@ -63,7 +67,7 @@ export const monitoring = definePlugin({
   name: 'monitoring',
   options: MonitoringOptions,
   needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog, stallWatch },
-  uses: { directory, relayQueue },
+  uses: { directory, mailSearch, relayQueue, traces },
   checks: [diskSpaceCheck],
   commands: [statusCommand],
   async setup(context, given) {
@@ -91,6 +95,7 @@ export const monitoring = definePlugin({
     await history.look();
     context.every(STEP_SECONDS, () => history.look());
 
+    const finder = new Finder({ catalogue, directory: given.directory, relayQueue: given.relayQueue });
     http.mount(
       monitoringEndpoints({
         catalogue,
@@ -101,9 +106,10 @@ export const monitoring = definePlugin({
         traffic,
         queue: given.relayQueue,
         metrics: metricsExposition,
-        finder: new Finder({ catalogue, directory: given.directory, relayQueue: given.relayQueue }),
+        finder,
       }),
     );
+    http.mount([searchEndpoint({ catalogue, finder, mail: given.mailSearch, groups: new SearchGroups(given) })]);
     http.mount(
       metricsEndpoints({
         metrics: metricsExposition,

@@ -67,8 +67,11 @@ describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
     await page.waitForURL(/\/client\/queue\/[0-9a-z]{20}/);
     await page.keyboard.press('/');
     await page.keyboard.type('juxk');
-    assert.equal(await page.getByRole('searchbox', { name: 'Find mail' }).inputValue(), 'juxk');
-    await page.locator('h1').click();
+    const field = page.getByRole('searchbox', { name: 'Search' });
+    assert.equal(await field.inputValue(), 'juxk');
+    await page.keyboard.press('Escape');
+    assert.equal(await field.inputValue(), 'juxk');
+    assert.equal(await page.locator('[data-find]:focus').count(), 0);
     await page.keyboard.press('?');
     await page.getByRole('dialog', { name: 'Keys' }).waitFor();
     await page.keyboard.press('Escape');

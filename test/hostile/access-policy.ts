@@ -13,7 +13,7 @@ interface Rule {
  */
 const policy: readonly Rule[] = [
   { match: /^GET \/(?:health|favicon\.ico)$/, access: ['public'] },
-  { match: /^GET \/(?:docs|openapi\.json|health\/extended|metrics(?:\/\w+)?)?$/, access: ['read'] },
+  { match: /^GET \/(?:docs|openapi\.json|health\/extended|metrics(?:\/\w+)?|search)?$/, access: ['read'] },
   { match: /^(?:GET|POST) \/pipeline(?:\/explain)?$/, access: ['read', 'admin'] },
   { match: /^GET \/trace(?:\/\{id\})?$/, access: ['operate'] },
   { match: /^\w+ \/store(?:\/|$)/, access: ['operate'] },

@@ -78,7 +78,11 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
     provide(serverLog, logged.source),
     provide(stallWatch, noWatchdog),
     provide(lifecycle, { stopping: stopping.signal, remainingMs: () => Infinity, started: Promise.resolve() }),
-    provide(catalogue, { endpoints: () => http.describe(), hooks: () => pipeline.describe() }),
+    provide(catalogue, {
+      endpoints: () => http.describe(),
+      hooks: () => pipeline.describe(),
+      mayOpen: (account, path) => http.mayOpen(account, path),
+    }),
   ];
   const services = Object.fromEntries(
     Object.entries({ ...plugin.uses, ...plugin.needs }).map(([key, token]) => [

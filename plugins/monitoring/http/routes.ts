@@ -79,7 +79,11 @@ const landingEndpoint = (deps: MonitoringRouteDeps): AnyEndpoint =>
     access: 'read',
     query: z.strictObject({
       q: z.string().max(200).default('').describe('Words to filter the endpoints by.'),
-      find: z.string().max(998).default('').describe('A queue uid, a Message-ID or an address: the pages about it.'),
+      find: z
+        .string()
+        .max(998)
+        .default('')
+        .describe('A queue uid, a Message-ID or an address: the pages about it. Browsers are led to /search.'),
       range: z.enum(trafficRanges).default('24h').describe('Which mail is counted: of the last day, or of thirty.'),
     }),
     view: 'landing.njk',
@@ -89,10 +93,8 @@ const landingEndpoint = (deps: MonitoringRouteDeps): AnyEndpoint =>
       const all = wanted === '' ? [] : await deps.finder.find(wanted);
       const found = all.filter(({ access }) => mayRead(request.account, access));
       const model: LandingPage = { ...(await landing(deps, query.q.trim(), query.range)), find: wanted, found };
-      const [first] = found;
-      if (request.representation !== 'html' || first === undefined) return model;
-      const straight = first.exact || found.length === 1;
-      return straight ? respond({ model, status: 303, headers: { Location: first.href } }) : model;
+      if (request.representation !== 'html' || wanted === '') return model;
+      return respond({ model, status: 303, headers: { Location: `/search?q=${encodeURIComponent(wanted)}` } });
     },
   });
 
