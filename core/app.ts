@@ -20,7 +20,9 @@ import {
   type Reloading,
 } from './contracts/server.js';
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
+import { signInHistory } from './contracts/sign-in-history.js';
 import { submission } from './contracts/submission.js';
+import { FileSignInHistory } from './auth/sign-in-history.js';
 import { nodeFiles } from './disk/file-layer.js';
 import { watchDataFolder } from './host/data-folder.js';
 import { openPluginDns } from './dns/plugin-dns.js';
@@ -64,6 +66,7 @@ export const coreServices: readonly Service<unknown>[] = [
   lifecycle,
   localDelivery,
   submission,
+  signInHistory,
   catalogue,
   dns,
   explaining,
@@ -127,8 +130,9 @@ export async function createApp(input: AppInput): Promise<App> {
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   const closeSpool = superviseSpool(spool, health);
   const audit = openAudit(input);
-  const http = openHttp(input, metrics, audit, health);
-  const smtp = openSmtp(input, { spool, pipeline, metrics, health: overrides.listenerHealth ?? health });
+  const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
+  const http = openHttp(input, { metrics, audit, health, signIns });
+  const smtp = openSmtp(input, { signIns, spool, pipeline, metrics, health: overrides.listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -141,6 +145,7 @@ export async function createApp(input: AppInput): Promise<App> {
       provide(lifecycle, life),
       provide(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       provide(submission, submissionOf({ pipeline, spool, hostname, clock, log }, live)),
+      provide(signInHistory, signIns),
       provide(catalogue, catalogueOf({ http, smtp, pipeline })),
       provide(dns, openPluginDns({ live, clock, timers, resolver })),
       provide(explaining, explainingOf(live, pipeline, clock)),
@@ -158,7 +163,7 @@ export async function createApp(input: AppInput): Promise<App> {
     await smtp.close(life.remainingMs());
     await http.close(life.remainingMs());
     await plugins.stop();
-    await closeSpool();
+    await Promise.all([signIns.close(), closeSpool()]);
   }
 
   try {
@@ -205,10 +210,9 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
-  metrics: Metrics,
-  audit: AuditSink,
-  health: HealthRegistry,
+  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns'> & { readonly audit: AuditSink },
 ): HttpShell {
+  const { metrics, audit, health, signIns } = parts;
   const { settings, data, hostname } = configuration;
   const http = createHttpShell({
     settings: settings.http,
@@ -223,6 +227,7 @@ function openHttp(
     hostname,
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
+    signIns,
     ...(sockets !== undefined && { sockets }),
   });
   health.check('core', 'http', () => ({ status: 'up', figures: http.figures() }));
@@ -230,6 +235,7 @@ function openHttp(
 }
 
 interface SmtpDeps {
+  readonly signIns: FileSignInHistory;
   readonly spool: FileSpool;
   readonly pipeline: Pipeline;
   readonly metrics: Metrics;
@@ -238,10 +244,11 @@ interface SmtpDeps {
 
 function openSmtp({ configuration, log, clock, sockets }: AppInput, parts: SmtpDeps): SmtpEngine {
   const { settings, hostname, domains, folder } = configuration;
-  const { spool, pipeline, metrics, health } = parts;
+  const { signIns, spool, pipeline, metrics, health } = parts;
   return createSmtpEngine({
     settings: settings.smtp,
     hostname,
+    signIns,
     spool,
     pipeline,
     log: log.log,

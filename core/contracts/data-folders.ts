@@ -9,6 +9,7 @@ export const folderOwners: Readonly<Record<string, string>> = {
   logs: 'the server',
   mail: 'store',
   queue: 'client-queue',
+  'sign-ins': 'the server',
   spool: 'the server',
   'spool-log': 'the server',
   trace: 'trace',

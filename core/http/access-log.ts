@@ -18,13 +18,16 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
     const peer = plainAddress(ctx.req.socket.remoteAddress ?? '');
     const forwardedFor = ctx.get('X-Forwarded-For');
     const remoteAddress = forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trustedProxies());
+    const protocol = ctx.get('X-Forwarded-Proto').split(',', 1)[0]?.trim().toLowerCase();
     const isForwarded = forwardedFor !== '' || ctx.get('Forwarded') !== '';
     ctx.state.exchange = {
       id,
       started: clock.monotonic(),
       remoteAddress,
       isLocal: isLoopback(remoteAddress) && !isForwarded,
+      isSecure: protocol === 'https' && trustedProxies().has(peer),
       account: null,
+      session: undefined,
       route: undefined,
       params: {},
       page: undefined,

@@ -1,14 +1,16 @@
 import koaBasicAuth from 'koa-basic-auth';
 import { canHashNow, forClient } from '../auth/password.js';
 import type { AttemptLimiter } from '../auth/rate.js';
+import type { SignInAttempt } from '../contracts/sign-in-history.js';
 import type { Log } from '../log/log.js';
 import { clientKey } from '../net/ip-address.js';
-import { isProblem, problem, type Problem, startError } from '../problem.js';
+import { isProblem, problem, type Problem, type ProblemDetails, startError } from '../problem.js';
 import { printable, secondsText } from '../text/format.js';
 import type { Accounts } from './accounts.js';
 import type { Access, Account, Endpoint, Method, Role } from './endpoint.js';
 import type { Context, Next } from './exchange.js';
 import type { AccessRule } from './options.js';
+import type { Sessions } from './sessions.js';
 
 const rank: Readonly<Record<Role, number>> = { read: 1, operate: 2, admin: 3 };
 
@@ -17,12 +19,14 @@ export const holds = (account: Account | null, access: Access): boolean =>
 
 interface AccessInput {
   readonly accounts: Pick<Accounts, 'verify' | 'isOwner' | 'remembers' | 'untilTakenAway'>;
+  readonly sessions: Pick<Sessions, 'find' | 'untilEnd'>;
   /** Failures by name and client. */
   readonly limiter: () => AttemptLimiter;
   /** Failures by client, whatever the name. */
   readonly clientLimiter: () => AttemptLimiter;
   /** Failures from loopback are not counted. */
   readonly exemptLoopback: () => boolean;
+  readonly record: (attempt: SignInAttempt) => void;
   readonly log: Log;
 }
 
@@ -49,14 +53,16 @@ export class AccessControl {
     if (gate.access === 'public') {
       // A public page never waits for the password checks of others.
       const credentials = parseBasic(ctx.get('Authorization'));
-      if (typeof credentials === 'string') return;
-      const { username, password } = credentials;
-      if (!canHashNow() && !this.#input.accounts.remembers(username, password)) return;
+      if (credentials === 'malformed') return;
+      if (credentials !== 'none') {
+        const { username, password } = credentials;
+        if (!canHashNow() && !this.#input.accounts.remembers(username, password)) return;
+      }
       await this.identify(ctx).catch(asStranger);
       return;
     }
     const account = await this.identify(ctx);
-    if (account === null) throw unauthorized('Postern');
+    if (account === null) throw signInFirst();
     if (!holds(account, gate.access)) {
       const detail = `This needs the role ${gate.access}; ${account.username} has the role ${account.role}.`;
       throw problem('forbidden', detail);
@@ -78,27 +84,61 @@ export class AccessControl {
   async #identify(ctx: Context): Promise<Account | null> {
     const { exchange } = ctx.state;
     const credentials = parseBasic(ctx.get('Authorization'));
-    if (typeof credentials === 'string') return null;
+    if (credentials === 'none') return this.#identifySession(ctx);
+    if (credentials === 'malformed') return null;
     exchange.account =
-      (await this.#try(ctx, this.#input.accounts, credentials, ({ username, password }) =>
-        this.#verify(username, password, exchange.remoteAddress),
+      (await this.#try(ctx, this.#input.accounts, credentials, () =>
+        this.#verify(credentials, 'basic', exchange.remoteAddress),
       )) ?? null;
     return exchange.account;
   }
 
-  /** Each request carries the password: a sign-in is logged when it is no longer cached. */
-  async #verify(username: string, password: string, remote: string): Promise<Account | undefined> {
-    const { accounts, log } = this.#input;
+  async #identifySession(ctx: Context): Promise<Account | null> {
+    const token = sessionToken(ctx);
+    const found = token === undefined ? undefined : await this.#input.sessions.find(token);
+    if (found === undefined) return null;
+    const { exchange } = ctx.state;
+    exchange.session = found.session;
+    exchange.account = found.account;
+    return found.account;
+  }
+
+  /**
+   * Checks the credentials of a form, with the same limits as those of a header.
+   *
+   * @throws Problem `too-many-requests`
+   */
+  signIn(ctx: Context, credentials: Credentials): Promise<Account | undefined> {
+    const { remoteAddress } = ctx.state.exchange;
+    return this.#try(
+      ctx,
+      this.#input.accounts,
+      credentials,
+      () => this.#verify(credentials, 'page', remoteAddress),
+      'page',
+    );
+  }
+
+  /** With Basic each request carries the password: a sign-in is logged when it is no longer cached. */
+  async #verify(
+    { username, password }: Credentials,
+    protocol: HttpProtocol,
+    address: string,
+  ): Promise<Account | undefined> {
+    const { accounts, log, record } = this.#input;
     const isRemembered = accounts.remembers(username, password);
     const account = await accounts.verify(username, password);
-    if (account !== undefined && !isRemembered) log.info({ remote, user: account.username }, 'signed in');
+    if (account === undefined || (protocol === 'basic' && isRemembered)) return account;
+    log.info({ remote: address, user: account.username }, 'signed in');
+    record({ username: account.username, address, protocol, result: 'accepted' });
     return account;
   }
 
-  /** Calls `leave` when the account of the request is removed or changed before the response has ended. */
+  /** Calls `leave` when the account of the request is removed or changed, or its session ends, before the response has ended. */
   untilTakenAway(ctx: Context, leave: () => void): void {
-    const { account } = ctx.state.exchange;
+    const { account, session } = ctx.state.exchange;
     if (account !== null) ctx.res.once('close', this.#input.accounts.untilTakenAway(account, leave));
+    if (session !== undefined) ctx.res.once('close', this.#input.sessions.untilEnd(session, leave));
   }
 
   async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {
@@ -117,23 +157,38 @@ export class AccessControl {
    * same pair take turns, so that a thousand guesses at once are counted one by one; those with the same password at
    * the same gate share one. A command of this machine that has the owner's token is never limited.
    */
-  async #try(ctx: Context, gate: object, credentials: Credentials, verify: Verify): Promise<Account | undefined> {
+  async #try(
+    ctx: Context,
+    gate: object,
+    credentials: Credentials,
+    verify: Verify,
+    protocol: HttpProtocol = 'basic',
+  ): Promise<Account | undefined> {
     const { remoteAddress, isLocal } = ctx.state.exchange;
     const client = clientKey(remoteAddress);
+    const { username } = credentials;
+    const failed = (result: 'refused' | 'deferred'): void =>
+      this.#input.record({ username, address: remoteAddress, protocol, result });
     const check = async (): Promise<Account | undefined> => {
       const account = await forClient('http', remoteAddress, () => verify(credentials));
-      const facts = { remote: remoteAddress, user: printable(credentials.username.slice(0, maxLoggedName)) };
-      if (account === undefined) this.#input.log.info(facts, 'sign-in refused');
-      return account;
+      if (account !== undefined) return account;
+      const user = printable(username.slice(0, maxLoggedName));
+      this.#input.log.info({ remote: remoteAddress, user }, 'sign-in refused');
+      failed('refused');
+      return undefined;
     };
     const isOwner = this.#input.accounts.isOwner(credentials.username, credentials.password);
     if (isOwner || (isLocal && this.#input.exemptLoopback())) return check();
-    const key = `${credentials.username.toLowerCase()}\0${client}`;
+    const key = `${username.toLowerCase()}\0${client}`;
     const before = this.#turns.get(key);
     const turn =
       before?.gate === gate && isSame(before.credentials, credentials)
         ? before
-        : { gate, credentials, outcome: this.#inTurn(before, { key, client }, check) };
+        : {
+            gate,
+            credentials,
+            outcome: this.#inTurn(before, { key, client, deferred: () => failed('deferred') }, check),
+          };
     this.#turns.set(key, turn);
     try {
       return await turn.outcome;
@@ -144,14 +199,17 @@ export class AccessControl {
 
   async #inTurn(
     before: Turn | undefined,
-    { key, client }: { readonly key: string; readonly client: string },
+    { key, client, deferred }: { readonly key: string; readonly client: string; readonly deferred: () => void },
     check: () => Promise<Account | undefined>,
   ): Promise<Account | undefined> {
     await before?.outcome.catch(() => undefined);
     const limiter = this.#input.limiter();
     const clientLimiter = this.#input.clientLimiter();
     const wait = Math.max(limiter.retryAfter(key), clientLimiter.retryAfter(client));
-    if (wait > 0) throw tooMany(wait);
+    if (wait > 0) {
+      deferred();
+      throw tooMany(wait);
+    }
     const account = await check();
     if (account === undefined) {
       limiter.record(key);
@@ -161,10 +219,32 @@ export class AccessControl {
   }
 }
 
+/** The prefix binds the cookie to this host and to https (RFC 6265bis §4.1.3.2). */
+const cookieName = (ctx: Context): string =>
+  ctx.state.exchange.isSecure ? '__Host-postern-session' : 'postern-session';
+
+/** The token in the session cookie; undefined when there is none. */
+function sessionToken(ctx: Context): string | undefined {
+  const field = ctx.req.headers.cookie;
+  if (field === undefined) return undefined;
+  const start = `${cookieName(ctx)}=`;
+  const pair = field.split(';').find((one) => one.trimStart().startsWith(start));
+  return pair?.trim().slice(start.length);
+}
+
+/** @param seconds 0 removes the cookie */
+export function setSessionCookie(ctx: Context, token: string, seconds: number): void {
+  const secure = ctx.state.exchange.isSecure ? '; Secure' : '';
+  const attributes = `Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
+  ctx.append('Set-Cookie', `${cookieName(ctx)}=${token}; ${attributes}`);
+}
+
 /** Credentials that are not checked now: a probe with an old password still learns that the server is up. */
 function asStranger(error: unknown): void {
   if (!isProblem(error) || !['too-many-requests', 'unavailable'].includes(error.problem)) throw error;
 }
+
+type HttpProtocol = 'basic' | 'page';
 
 type Verify = (credentials: Credentials) => Promise<Account | undefined>;
 
@@ -188,12 +268,20 @@ async function passes(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promi
   }
 }
 
-export function unauthorized(realm: string): Problem {
+/** The page with the form. */
+export const signInPath = '/sign-in';
+
+export function unauthorized(realm: string, more: Pick<ProblemDetails, 'instead'> = {}): Problem {
   return problem('unauthorized', {
+    ...more,
     detail: 'A valid username and password are needed.',
     headers: { 'WWW-Authenticate': `Basic realm="${realm}", charset="UTF-8"` },
   });
 }
+
+/** Accounts of the server can sign in with the page, too. */
+export const signInFirst = (): Problem =>
+  unauthorized('Postern', { instead: [{ href: signInPath, title: 'Sign in' }] });
 
 function tooMany(seconds: number): Problem {
   const wait = Math.max(1, Math.ceil(seconds));

@@ -50,6 +50,8 @@ interface Entry {
   readonly account: Account;
   /** @throws Problem `unavailable` when too many sign-ins are being checked; retry later */
   readonly hash: () => Promise<string>;
+  /** The password, where it is known in clear. */
+  readonly plain?: string | undefined;
   /** The configured account. */
   readonly from: ConfiguredAccount | 'environment' | 'file';
 }
@@ -104,7 +106,12 @@ function configuredAccounts({ configured = [], adminPassword }: AccountsInput, o
       'admin',
       known?.from === 'environment'
         ? known
-        : { account: { username: 'admin', role: 'admin' }, hash: hashOf(adminPassword), from: 'environment' },
+        : {
+            account: { username: 'admin', role: 'admin' },
+            hash: hashOf(adminPassword),
+            plain: adminPassword,
+            from: 'environment',
+          },
     );
   }
   return { entries, chosen: configured.length > 0 || byEnvironment };
@@ -125,7 +132,7 @@ function hashOf(password: string): Entry['hash'] {
 function configuredEntry(from: ConfiguredAccount): Entry {
   const { username, role, password, passwordHash } = from;
   const hash = passwordHash === undefined ? hashOf(password ?? '') : () => Promise.resolve(passwordHash);
-  return { account: { username, role }, hash, from };
+  return { account: { username, role }, hash, plain: password, from };
 }
 
 interface StoredAccounts {
@@ -168,6 +175,7 @@ export class Accounts {
   readonly #owner: string | undefined;
   /** What depends on accounts, and how to end it. */
   readonly #goingOn = new Map<() => void, Account>();
+  readonly #changed = new Set<() => void>();
   #roster: Roster;
   #making = false;
   #rememberSeconds: number | undefined;
@@ -244,19 +252,48 @@ export class Accounts {
     this.#roster = next;
     void this.#makeHashes();
     for (const [key, account] of this.#verified?.entries() ?? []) {
-      if (!this.#isInForce(account)) this.#verified?.delete(key);
+      if (!this.isInForce(account)) this.#verified?.delete(key);
     }
-    for (const [leave, account] of this.#goingOn) if (!this.#isInForce(account)) leave();
+    for (const [leave, account] of this.#goingOn) if (!this.isInForce(account)) leave();
+    for (const changed of this.#changed) changed();
   }
 
-  #isInForce(account: Account): boolean {
+  /** False for an account that was removed or changed. */
+  isInForce(account: Account): boolean {
     return account === owner || this.#roster.entries.get(account.username)?.account === account;
   }
 
   /** Calls `leave` when the account is removed or changed; never for other accounts. Returns the undo. */
   untilTakenAway(account: Account, leave: () => void): () => void {
-    if (this.#isInForce(account)) this.#goingOn.set(leave, account);
+    if (this.isInForce(account)) this.#goingOn.set(leave, account);
     return () => this.#goingOn.delete(leave);
+  }
+
+  /** Calls the function whenever other accounts came into force. */
+  onChange(changed: () => void): void {
+    this.#changed.add(changed);
+  }
+
+  /** Undefined when the account is no longer in force, and for local commands. */
+  async passwordHashOf(account: Account): Promise<string | undefined> {
+    const entry = this.#roster.entries.get(account.username);
+    return entry?.account === account ? entry.hash() : undefined;
+  }
+
+  /** The account that still has that role and password. */
+  async recognise({
+    username,
+    role,
+    passwordHash,
+  }: Account & { readonly passwordHash: string }): Promise<Account | undefined> {
+    const entry = this.#roster.entries.get(username);
+    if (entry?.account.role !== role) return undefined;
+    // The hash of a password that is configured in clear is another one after each start.
+    const isSame =
+      entry.plain === undefined
+        ? (await entry.hash()) === passwordHash
+        : await verifyPassword(entry.plain, passwordHash);
+    return isSame && this.isInForce(entry.account) ? entry.account : undefined;
   }
 
   /** A local command, with the token of the lock file. */

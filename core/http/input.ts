@@ -1,7 +1,7 @@
 import { problem } from '../problem.js';
 import type { AccessControl } from './access.js';
 import { bodyType, isForm, readBody, refuseJsonAsForm, type Uploads } from './body.js';
-import type { HandlerInput, Representation } from './endpoint.js';
+import type { EndpointRequest, HandlerInput, Representation } from './endpoint.js';
 import { wantsFragment, type Context, type Next, type ReadBody, type Middleware } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
@@ -69,7 +69,7 @@ export function readInput(
 ): Input {
   const { endpoint } = matched.route;
   const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
-  return {
+  const input: Input = {
     params,
     query: readQuery(ctx, matched),
     body: undefined,
@@ -96,6 +96,17 @@ export function readInput(
       },
     },
   };
+  contexts.set(input.request, ctx);
+  return input;
+}
+
+const contexts = new WeakMap<EndpointRequest, Context>();
+
+/** For the endpoints of the shell itself, which set cookies. */
+export function contextOf(request: EndpointRequest): Context {
+  const ctx = contexts.get(request);
+  if (ctx === undefined) throw new Error('not the request of a handler');
+  return ctx;
 }
 
 /**

@@ -106,6 +106,24 @@ const HttpLimits = z.strictObject({
     .max(3600)
     .default(60)
     .describe('How long a verified password is remembered (as a keyed digest); 0 = never.'),
+  sessionIdleSeconds: z
+    .int()
+    .min(60)
+    .max(30 * 86_400)
+    .default(8 * 3600)
+    .describe('A browser that is signed in and asks for nothing this long has to sign in again.'),
+  sessionSeconds: z
+    .int()
+    .min(60)
+    .max(90 * 86_400)
+    .default(7 * 86_400)
+    .describe('Greatest age of a browser session, however much it is used.'),
+  sessionsPerAccount: z
+    .int()
+    .min(1)
+    .max(100)
+    .default(20)
+    .describe('Browsers signed in with one account; one more ends the session unused longest.'),
 });
 
 export const HttpOptions = z.strictObject({

@@ -12,6 +12,8 @@ interface PageModel {
   readonly title: string;
   readonly nav: readonly ShownLink[];
   readonly account: Account | null;
+  /** Signed in with a session, which can be ended. */
+  readonly session: boolean;
   /** True when the account may call it, by the access rules in force: `page.may('POST', '/client/queue')`. */
   readonly may: (method: Method, path: string) => boolean;
   readonly requestId: string;
@@ -78,13 +80,14 @@ export class Pages {
 
   model(ctx: Context, title: string): PageModel {
     const { notices, navigation, may, version, hostname } = this.#input;
-    const { account, id } = ctx.state.exchange;
+    const { account, session, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
     const notice = notices.take(key, account?.username);
     return {
       title,
       nav: navigation.show(ctx.path, account, (href) => may(account, 'GET', href)),
       account,
+      session: session !== undefined,
       may: (method, path) => may(account, method, path) ?? false,
       requestId: id,
       path: ctx.path,

@@ -98,7 +98,7 @@ function fresh(ctx: Context, { etag }: Response, representation: Representation)
   const page = representation === 'html';
   if (page && ctx.query['notice'] !== undefined) return false;
   const opaque = page
-    ? `${etag}.${ctx.state.exchange.account?.username ?? ''}.${wantsFragment(ctx) ? 'f' : 'p'}`
+    ? `${etag}.${ctx.state.exchange.account?.username ?? ''}.${wantsFragment(ctx) ? 'f' : 'p'}${ctx.state.exchange.session === undefined ? '' : 's'}`
     : etag;
   ctx.set('ETag', page ? `W/${strongTag(opaque)}` : strongTag(opaque));
   if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return false;

@@ -1,5 +1,5 @@
 import { isProblem, problem } from '../problem.js';
-import { unauthorized, type AccessControl, type AccessRules } from './access.js';
+import { signInFirst, type AccessControl, type AccessRules } from './access.js';
 import { bodyType, readFields } from './body.js';
 import { type Method, trackAll } from './endpoint.js';
 import type { Context, Next } from './exchange.js';
@@ -97,7 +97,7 @@ export class Routing {
     const bare = bareOf(ctx.path);
     const found = bare === ctx.path || bare === '' ? undefined : this.#deps.table().find(bare);
     // An anonymous client does not learn what exists.
-    if (account === null && !(found !== undefined && this.#deps.pages.may(ctx, bare))) throw unauthorized('Postern');
+    if (account === null && !(found !== undefined && this.#deps.pages.may(ctx, bare))) throw signInFirst();
     if (found !== undefined) return sendOn(ctx, 308, `${bare}${ctx.search}`);
     const page = this.#pageBelow(ctx);
     if (page === undefined) throw problem('not-found', 'There is nothing at this address.');

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import Koa from 'koa';
 import type { Clock } from '../clock.js';
 import { InheritedSockets } from '../net/inherited-sockets.js';
+import type { SignInHistory } from '../contracts/sign-in-history.js';
 import type { Log } from '../log/log.js';
 import type { PluginContext } from '../plugin.js';
 import { AttemptLimiter } from '../auth/rate.js';
@@ -27,6 +28,8 @@ import { bodyParser, bodyValidator, inputReader, negotiation } from './input.js'
 import { RefusedForms } from './refused-form.js';
 import { Routing } from './routing.js';
 import { HttpServer, type HttpPlace } from './server.js';
+import { Sessions } from './sessions.js';
+import { offerSignIn, signInEndpoints } from './sign-in.js';
 import { Uploads } from './body.js';
 import { Views } from './views.js';
 
@@ -48,6 +51,8 @@ export interface ShellInput {
   readonly sockets?: InheritedSockets;
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
+  /** Learns of attempts to sign in. */
+  readonly signIns?: Pick<SignInHistory, 'record'>;
   /** A missing value in a view is an error; for tests. */
   readonly strictViews?: boolean;
 }
@@ -95,6 +100,8 @@ class Shell implements HttpShell {
   readonly #navigation = new Navigation();
   readonly #uploads: Uploads;
   readonly #answers: KeptAnswers;
+  readonly #sessions: Sessions;
+  readonly #access: AccessControl;
   readonly #audit: AuditSink;
   readonly #koa = new Koa<ExchangeState>();
   readonly #server: HttpServer;
@@ -141,6 +148,22 @@ class Shell implements HttpShell {
     });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
+    this.#sessions = new Sessions({
+      file: join(input.dataRoot, 'sessions.json'),
+      accounts: input.accounts,
+      limits: () => this.#settings.limits,
+      clock,
+      log,
+    });
+    this.#access = new AccessControl({
+      accounts: input.accounts,
+      sessions: this.#sessions,
+      limiter: () => this.#signIns,
+      clientLimiter: () => this.#clientSignIns,
+      exemptLoopback: () => this.#settings.limits.exemptLoopback,
+      record: (attempt) => input.signIns?.record(attempt),
+      log,
+    });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
     this.#useMiddleware(notices);
     this.#trustedProxies = parseNetworks(settings.trustedProxies);
@@ -152,10 +175,10 @@ class Shell implements HttpShell {
       log,
     });
     const describe = () => this.describe();
-    this.mount(
-      'http',
-      docsEndpoints(() => this.#openApi(), describe),
-    );
+    this.mount('http', [
+      ...docsEndpoints(() => this.#openApi(), describe),
+      ...signInEndpoints({ access: this.#access, sessions: this.#sessions, settings: () => this.#settings }),
+    ]);
   }
 
   mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void {
@@ -220,6 +243,7 @@ class Shell implements HttpShell {
   async listen(): Promise<void> {
     this.#uploads.sweep();
     this.#answers.load();
+    await this.#sessions.load();
     await this.#server.listen(this.#listeningPlace());
   }
 
@@ -237,6 +261,7 @@ class Shell implements HttpShell {
 
   async close(graceMs: number): Promise<void> {
     await this.#server.close(graceMs);
+    await this.#sessions.close();
     await this.#audit.close();
   }
 
@@ -266,15 +291,9 @@ class Shell implements HttpShell {
   }
 
   #useMiddleware(notices: Notices): void {
-    const { log, clock, metrics, accounts } = this.#input;
+    const { log, clock, metrics } = this.#input;
     const settings = () => this.#settings;
-    const access = new AccessControl({
-      accounts,
-      limiter: () => this.#signIns,
-      clientLimiter: () => this.#clientSignIns,
-      exemptLoopback: () => settings().limits.exemptLoopback,
-      log,
-    });
+    const access = this.#access;
     const table = () => this.#table;
     const pages = this.#pages;
     const routing = new Routing({ table, rules: () => this.#rules, access, settings, pages });
@@ -291,6 +310,7 @@ class Shell implements HttpShell {
     app.use(targetCheck(() => settings().limits.targetBytes));
     app.use(this.#assets.serve);
     app.use(crossSiteCheck(settings));
+    app.use(offerSignIn());
     app.use(this.#uploads.releaseAfter);
 
     app.use(routing.findPath);

@@ -40,7 +40,7 @@ export async function visit(
 ): Promise<{ readonly context: BrowserContext; readonly page: Page; readonly misdeeds: Misdeeds }> {
   const context = await browser.newContext({
     baseURL: base,
-    httpCredentials: { username, password: adminPassword, origin: base },
+    extraHTTPHeaders: { Authorization: `Basic ${Buffer.from(`${username}:${adminPassword}`).toString('base64')}` },
     javaScriptEnabled,
     colorScheme,
     viewport: { width, height: 900 },

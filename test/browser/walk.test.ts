@@ -5,6 +5,7 @@ import { suiteEnding } from '../support/ending.js';
 import { deliver, lines } from '../support/delivery.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 import { skipWithout } from '../support/peers.js';
+import { adminPassword } from '../support/server-process.js';
 import { launchBrowser, visit } from './browser.js';
 
 const suite = suiteEnding();
@@ -85,13 +86,29 @@ describe('an operator walks to a message', { skip: skipWithout('chromium') }, ()
     });
   }
 
-  test('a stranger is asked for a password and sees nothing', async () => {
-    const context = await browser.newContext({ baseURL: server.base });
-    const page = await context.newPage();
-    const statuses: number[] = [];
-    page.on('response', (response) => statuses.push(response.status()));
-    await page.goto('/store').catch(() => undefined);
-    assert.deepEqual([...new Set(statuses)], [401]);
-    await context.close();
-  });
+  for (const javaScriptEnabled of [true, false]) {
+    test(`a stranger signs in, goes where they wanted to, and signs out, ${javaScriptEnabled ? 'with' : 'without'} JavaScript`, async () => {
+      const context = await browser.newContext({ baseURL: server.base, javaScriptEnabled });
+      const page = await context.newPage();
+      await page.goto('/store/localhost');
+      assert.equal(new URL(page.url()).pathname, '/sign-in');
+      assert.doesNotMatch(await page.content(), /postmaster/);
+      await page.getByLabel('User name').fill('admin');
+      await page.getByLabel('Password').fill('not the password');
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByText('Wrong user name or password.').first().waitFor();
+      assert.equal(await page.getByLabel('User name').inputValue(), 'admin');
+      await page.getByLabel('Password').fill(adminPassword);
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByRole('link', { name: 'postmaster' }).first().waitFor();
+      assert.equal(new URL(page.url()).pathname, '/store/localhost');
+      await page.goto('/sessions');
+      await page.getByText('this one').waitFor();
+      await page.getByRole('button', { name: 'Sign out' }).click();
+      await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+      await page.goto('/store');
+      assert.equal(new URL(page.url()).pathname, '/sign-in');
+      await context.close();
+    });
+  }
 });

@@ -8,7 +8,7 @@ import { startInProcess, type InProcessServer } from '../support/in-process-serv
 const suite = suiteEnding();
 
 /** What anybody may ask. A new public endpoint has to be named here. */
-const publicPaths = ['/favicon.ico', '/health'];
+const publicPaths = ['/favicon.ico', '/health', '/sign-in', '/sign-out'];
 
 describe('every endpoint', () => {
   let server: InProcessServer;

@@ -13,6 +13,8 @@ interface Rule {
  */
 const policy: readonly Rule[] = [
   { match: /^GET \/(?:health|favicon\.ico)$/, access: ['public'] },
+  { match: /^(?:GET|POST) \/sign-(?:in|out)$/, access: ['public'] },
+  { match: /^(?:GET \/sessions|POST \/sessions\/end)$/, access: ['read'] },
   { match: /^GET \/(?:docs|openapi\.json|health\/extended|metrics(?:\/\w+)?|search)?$/, access: ['read'] },
   { match: /^(?:GET|POST) \/pipeline(?:\/explain)?$/, access: ['read', 'admin'] },
   { match: /^GET \/trace(?:\/\{id\})?$/, access: ['operate'] },

@@ -1,4 +1,5 @@
 import sasl from 'smtp-server/lib/sasl.js';
+import type { SignInResult } from '../../contracts/sign-in-history.js';
 import { asciiUpperCase } from '../../mime/character.js';
 import { printable } from '../../text/format.js';
 import { replies, reply, type Reply } from '../protocol/replies.js';
@@ -43,6 +44,7 @@ export class AuthCommand {
     if (mechanism === undefined) return name === '' ? replies.badArguments : replies.authUnknown;
     if (more.length > 0) return replies.badArguments;
     if (this.#context.throttle.retryAfter(this.#session.remote.address) > 0) {
+      this.#record('', 'deferred');
       return replies.authLater;
     }
     this.#exchange = new SaslExchange(mechanism, (credentials) => this.#check(credentials));
@@ -62,7 +64,10 @@ export class AuthCommand {
     const { throttle } = this.#context;
     const failures = this.#failures;
     const reply = await throttle.attempt(this.#session.remote.address, () => this.#decide(credentials));
-    if (reply === undefined) return replies.authLater;
+    if (reply === undefined) {
+      this.#record(credentials.username, 'deferred');
+      return replies.authLater;
+    }
     return this.#failures === failures ? reply : this.#penalise(reply);
   }
 
@@ -74,15 +79,18 @@ export class AuthCommand {
     if (decision.outcome === 'pass' && decision.user !== undefined) {
       session.user = decision.user;
       meter.signedIn('accepted');
+      this.#record(decision.user.username, 'accepted');
       const { id, remote, user } = session;
       log.info({ session: id, remote: remote.address, user: user.username }, 'signed in');
       return replies.authDone;
     }
     if (decision.outcome === 'refuse' && decision.reply.code < 500) {
       meter.signedIn('deferred');
+      this.#record(credentials.username, 'deferred');
       return decision.reply;
     }
     meter.signedIn('refused');
+    this.#record(credentials.username, 'refused');
     const reply = decision.outcome === 'refuse' ? decision.reply : replies.authFailed;
     this.#count(credentials.username);
     snapshot.emit('rejected', {
@@ -93,6 +101,10 @@ export class AuthCommand {
       text: reply.lines.join(' '),
     });
     return reply;
+  }
+
+  #record(username: string, result: SignInResult): void {
+    this.#context.record({ username, address: this.#session.remote.address, protocol: 'smtp', result });
   }
 
   #count(username: string): void {

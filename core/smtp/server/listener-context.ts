@@ -1,6 +1,7 @@
 import type { LongLinePolicy } from '../../pipeline/long-lines.js';
 import type { TLSSocketOptions } from 'node:tls';
 import type { Clock } from '../../clock.js';
+import type { SignInAttempt } from '../../contracts/sign-in-history.js';
 import type { Log } from '../../log/log.js';
 import type { Domain } from '../../mime/address.js';
 import type { TransactionPipeline } from '../../pipeline/transaction-pipeline.js';
@@ -46,6 +47,7 @@ export interface ListenerContext {
   readonly meter: ListenerMeter;
   readonly throttle: AuthThrottle;
   readonly settings: () => EngineSettings;
+  readonly record: (attempt: SignInAttempt) => void;
   /** For the server's end of STARTTLS; undefined when the listener does not offer it. */
   readonly tlsOptions: () => TLSSocketOptions | undefined;
 }

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Clock } from '../../clock.js';
+import type { SignInAttempt, SignInHistory } from '../../contracts/sign-in-history.js';
 import type { HealthCheck, HealthReport } from '../../contracts/health.js';
 import type { Log } from '../../log/log.js';
 import { type Domain, parseDomain } from '../../mime/address.js';
@@ -28,6 +29,8 @@ interface SmtpEngineInput {
   readonly spool: Spool;
   readonly pipeline: PipelineSource;
   readonly log: Log;
+  /** Learns of attempts to sign in. */
+  readonly signIns?: Pick<SignInHistory, 'record'>;
   readonly clock: Clock;
   readonly metrics: PluginContext['metrics'];
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
@@ -66,6 +69,7 @@ export interface SmtpEngine {
 /** Throws a start error when a key or certificate cannot be used. */
 export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const { hostname, spool, pipeline, log, clock, folder = '.', sweepMs = 1000 } = input;
+  const shared = { hostname, spool, pipeline, clock, log };
   const metrics = new EngineMetrics(input.metrics);
   const clients = new ClientLimits(input.settings.limits, clock);
   const inForce = new ActiveSettings(input.settings, { folder, domains: input.domains ?? [] });
@@ -75,15 +79,12 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     (listener: ListenerSettings): Listener => {
       const context = {
         listener,
-        hostname,
+        ...shared,
         postmasterDomain: () => inForce.postmasterDomain,
-        spool,
-        pipeline,
-        clock,
-        log,
         meter: metrics.meter(listener.name),
         throttle: clients,
         settings: () => inForce.settings,
+        record: (attempt: SignInAttempt) => input.signIns?.record(attempt),
       };
       return new Listener({ context, material: materialOf(listener.name), clients, sweepMs });
     };
