@@ -2,6 +2,7 @@ import { targets } from '../../core/contracts/targets.js';
 import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
+import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { submission } from '../../core/contracts/submission.js';
 import { WriteHealth } from '../../core/spool/health.js';
 import { definePlugin } from '../../core/plugin.js';
@@ -18,6 +19,7 @@ import { MaildirTree, openRoot } from './maildir/maildir.js';
 import { messageChangeEndpoints } from './http/message-endpoints.js';
 import { StoreOptions } from './options.js';
 import { quotaHook } from './delivery/mailbox-quota.js';
+import { LooseMessageViewer } from './http/message-viewer.js';
 import { storeEndpoints } from './http/routes.js';
 import { draftEndpoints } from './http/drafts.js';
 import { selectionEndpoint } from './http/selection.js';
@@ -35,7 +37,7 @@ export const store = definePlugin({
   name: 'store',
   options: StoreOptions,
   needs: { configuration, directory, submission },
-  provides: { mailboxes },
+  provides: { mailboxes, messageViewer },
   checks: [mailFolderCheck],
   commands: [mailboxCommand],
   async setup(context, { options, configuration, directory, submission }) {
@@ -99,6 +101,6 @@ export const store = definePlugin({
       ...draftEndpoints({ ...draftServices, reader, names }),
     ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
-    return { mailboxes: maildirMailboxes(maildirs) };
+    return { mailboxes: maildirMailboxes(maildirs), messageViewer: new LooseMessageViewer(reader.parser) };
   },
 });
