@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { problem, type Problem } from '../problem.js';
 import { bodyType, isForm } from './body.js';
 import {
@@ -259,6 +259,27 @@ function dispositionName(filename: string): string {
   const ascii = clean.replaceAll(/[^\x20-\x7e]|["%;]/g, '_');
   const encoded = encodeURIComponent(clean).replaceAll(/['()*]/g, (mark) => `%${mark.charCodeAt(0).toString(16)}`);
   return `filename="${ascii || 'file'}"; filename*=UTF-8''${encoded || 'file'}`;
+}
+
+export function sourceOfBytes(bytes: Uint8Array): ByteSource {
+  return { size: bytes.length, open: (start, end) => Readable.from([bytes.subarray(start, end + 1)]) };
+}
+
+/** A second defence: the sandbox blocks anything that the sanitiser may have missed. */
+export function sandboxedHtml(document: string, remote: boolean) {
+  const policy = [
+    "default-src 'none'",
+    `img-src data:${remote ? ' https: http:' : ''}`,
+    "style-src 'unsafe-inline'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'self'",
+    'sandbox allow-popups allow-popups-to-escape-sandbox',
+  ].join('; ');
+  return respond({
+    headers: { 'Content-Security-Policy': policy, 'X-Frame-Options': '', 'Referrer-Policy': 'no-referrer' },
+    text: { body: document, contentType: 'text/html; charset=utf-8' },
+  });
 }
 
 /** `"etag"` for bytes and JSON. Never contains a quote. */

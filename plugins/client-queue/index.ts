@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import type { DeliveryTarget } from '../../core/pipeline/delivery-target.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { localDelivery } from '../../core/contracts/local-delivery.js';
+import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { submission } from '../../core/contracts/submission.js';
@@ -55,11 +56,12 @@ export const clientQueue = definePlugin({
   name: 'client-queue',
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
+  uses: { messageViewer },
   provides: { relayQueue },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
   verify: (options, { folder }) => void new OutboundSettings(options, folder),
-  async setup(context, { options, configuration, lifecycle, localDelivery, submission }) {
+  async setup(context, { options, configuration, lifecycle, localDelivery, submission, messageViewer: viewer }) {
     const { clock, log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
@@ -104,6 +106,7 @@ export const clientQueue = definePlugin({
       sites: outbound.sites,
       pace: (key) => outbound.pace(key),
       jobs,
+      viewer,
       sendNotices: () => outbound.sendNotices(),
     });
     context.http.mount(clientEndpoints(site));

@@ -3,6 +3,7 @@ import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { mailSearch } from '../../core/contracts/mail-search.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
+import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { submission } from '../../core/contracts/submission.js';
 import { WriteHealth } from '../../core/spool/health.js';
 import { definePlugin } from '../../core/plugin.js';
@@ -19,6 +20,7 @@ import { MaildirTree, openRoot } from './maildir/maildir.js';
 import { messageChangeEndpoints } from './http/message-endpoints.js';
 import { StoreOptions } from './options.js';
 import { quotaHook } from './delivery/mailbox-quota.js';
+import { LooseMessageViewer } from './http/message-viewer.js';
 import { storeEndpoints } from './http/routes.js';
 import { draftEndpoints } from './http/drafts.js';
 import { selectionEndpoint } from './http/selection.js';
@@ -37,7 +39,7 @@ export const store = definePlugin({
   name: 'store',
   options: StoreOptions,
   needs: { configuration, directory, submission },
-  provides: { mailboxes, mailSearch },
+  provides: { mailboxes, mailSearch, messageViewer },
   checks: [mailFolderCheck],
   commands: [mailboxCommand],
   async setup(context, { options, configuration, directory, submission }) {
@@ -101,6 +103,10 @@ export const store = definePlugin({
       ...draftEndpoints({ ...draftServices, reader, names }),
     ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
-    return { mailboxes: maildirMailboxes(maildirs), mailSearch: new StoreSearch(reader) };
+    return {
+      mailboxes: maildirMailboxes(maildirs),
+      mailSearch: new StoreSearch(reader),
+      messageViewer: new LooseMessageViewer(reader.parser),
+    };
   },
 });

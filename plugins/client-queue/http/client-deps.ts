@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import type { BulkJobs } from '../queue/bulk-jobs.js';
 import type { RelayQueue } from '../queue/relay-queue.js';
+import type { MessageViewer } from '../../../core/contracts/message-viewer.js';
 import type { Configuration } from '../../../core/contracts/server.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';
@@ -37,6 +38,8 @@ export interface QueueDeps {
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
   /** Actions on many entries. */
   readonly jobs: BulkJobs;
+  /** Shows messages; undefined without mailboxes. */
+  readonly viewer: MessageViewer | undefined;
   /** Sends pending notifications now. */
   readonly sendNotices: () => void;
   /** The note about a quarantined entry. */
@@ -75,6 +78,7 @@ interface ClientOptions {
   readonly forgetFailures: ClientDeps['forgetFailures'];
   readonly sendNotices: ClientDeps['sendNotices'];
   readonly jobs: ClientDeps['jobs'];
+  readonly viewer: ClientDeps['viewer'];
   /** Absolute path of the folder for uploads in use. */
   readonly uploads: string;
 }
@@ -102,6 +106,7 @@ export function clientDeps(input: ClientOptions): ClientDeps {
     forgetFailures: input.forgetFailures,
     sendNotices: input.sendNotices,
     jobs: input.jobs,
+    viewer: input.viewer,
     quarantineNote: async (uid) => {
       const found = (await queue.quarantined()).find(({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid);
       return (

@@ -155,7 +155,8 @@ const message = ({ queue, quarantineNote }: QueueDeps) =>
     },
   });
 
-async function entryOf(
+/** @throws Problem `not-found` */
+export async function entryOf(
   uid: string,
   queue: QueueDeps['queue'],
   quarantineNote: QueueDeps['quarantineNote'],

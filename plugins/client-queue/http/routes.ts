@@ -2,6 +2,7 @@ import type { AnyEndpoint } from '../../../core/http/endpoint.js';
 import type { ClientDeps } from './client-deps.js';
 import { destinationEndpoints } from './destinations.js';
 import { jobEndpoints } from './jobs.js';
+import { messagePageEndpoints } from './message-page.js';
 import { mutationEndpoints } from './mutations.js';
 import { quarantineEndpoints } from './quarantine.js';
 import { queueEndpoints } from './queue-endpoints.js';
@@ -14,6 +15,7 @@ export function clientEndpoints(deps: ClientDeps): readonly AnyEndpoint[] {
     ...sendingEndpoints(deps),
     ...quarantineEndpoints(deps),
     ...queueEndpoints(deps),
+    ...messagePageEndpoints(deps),
     ...jobEndpoints(deps),
     ...mutationEndpoints(deps),
     ...destinationEndpoints(deps),

@@ -1,6 +1,5 @@
-import { Readable } from 'node:stream';
 import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../../core/http/endpoint.js';
-import { namesTag } from '../../../core/http/response.js';
+import { namesTag, sandboxedHtml, sourceOfBytes } from '../../../core/http/response.js';
 import { parseFolderName } from '../folders/folder-name.js';
 import type { MailboxNames } from '../maildir/mailboxes.js';
 import { defaultView, folderPage, mailboxPage, messagePage } from './view-model.js';
@@ -206,7 +205,7 @@ function contentEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndp
       async handle({ params, query }) {
         const remote = query.remote === true;
         const { document } = await reader.html(await placeOf(names, params), remote);
-        return htmlAnswer(document ?? '', remote);
+        return sandboxedHtml(document ?? '', remote);
       },
     }),
     defineEndpoint({
@@ -268,25 +267,4 @@ function sourceOfFile({ handle, size }: MessageFile): ByteSource {
     open: (start, end) => handle.createReadStream({ start, end, autoClose: false }),
     close: () => handle.close(),
   };
-}
-
-function sourceOfBytes(bytes: Uint8Array): ByteSource {
-  return { size: bytes.length, open: (start, end) => Readable.from([bytes.subarray(start, end + 1)]) };
-}
-
-/** A second defence: the sandbox blocks anything that the sanitiser may have missed. */
-function htmlAnswer(document: string, remote: boolean) {
-  const policy = [
-    "default-src 'none'",
-    `img-src data:${remote ? ' https: http:' : ''}`,
-    "style-src 'unsafe-inline'",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'self'",
-    'sandbox allow-popups allow-popups-to-escape-sandbox',
-  ].join('; ');
-  return respond({
-    headers: { 'Content-Security-Policy': policy, 'X-Frame-Options': '', 'Referrer-Policy': 'no-referrer' },
-    text: { body: document, contentType: 'text/html; charset=utf-8' },
-  });
 }

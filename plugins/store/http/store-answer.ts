@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ViewedMessage } from '../../../core/contracts/message-viewer.js';
 
 /** JSON responses of the read-only endpoints, for the OpenAPI document. */
 const count = (meaning: string) => z.int().min(0).describe(meaning);
@@ -44,20 +45,6 @@ export const Summary = z.object({
   snippet: z.string().describe('The first words'),
 });
 
-const Part = z.object({
-  part: z.string().describe('Number of the part, as in IMAP'),
-  depth: count('Levels below the message'),
-  contentType: z.string(),
-  charset: z.string().nullable(),
-  encoding: z.string(),
-  disposition: z.enum(['inline', 'attachment']).nullable(),
-  filename: z.string().nullable(),
-  cid: z.string().nullable(),
-  size: count('Bytes, decoded'),
-  attachment: z.boolean(),
-  container: z.boolean().describe('It only holds other parts'),
-});
-
 const MailboxIdentity = z.object({ domain: z.string(), user: z.string(), mailbox: z.string() });
 
 export const DomainsAnswer = listOf(z.object({ domain: z.string(), mailboxes: count('Mailboxes') }));
@@ -83,14 +70,4 @@ export const PropertiesAnswer = Folder.pick({ name: true, size: true, total: tru
   newest: moment('Received time of the newest message'),
   children: z.array(z.string()),
 });
-export const MessageAnswer = Summary.extend({
-  cc: z.array(Person),
-  bcc: z.array(Person),
-  replyTo: z.array(Person),
-  headers: z.array(z.tuple([z.string(), z.string()])).describe('Name and decoded value, in order'),
-  text: z.string().nullable(),
-  html: z.string().nullable().describe('Sanitised, without remote content'),
-  parts: z.array(Part),
-  unparsed: z.enum(['too large', 'took too long', 'failed']).nullable(),
-  truncated: z.boolean().describe('Something was left out because of its length'),
-});
+export const MessageAnswer = Summary.extend(ViewedMessage.shape);

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { messageViews } from '../../../core/contracts/message-viewer.js';
 import type { Clock } from '../../../core/clock.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { parseFolderName } from '../folders/folder-name.js';
@@ -69,9 +70,6 @@ const listFields = {
 
 export const FolderQuery = z.strictObject({ ...listFields, limit: limit(50), cursor });
 export type FolderFilters = z.output<typeof FolderQuery>;
-
-export const messageViews = ['text', 'html', 'headers', 'structure', 'raw'] as const;
-export type MessageViewName = (typeof messageViews)[number];
 
 export const MessageQuery = z.strictObject({
   view: z.enum(messageViews).optional().describe('What the page shows of the message.'),

@@ -1,3 +1,4 @@
+import { type MessageViewName, messageViews, type ViewedMessage } from '../../../core/contracts/message-viewer.js';
 import type { DisplayAddress } from '../../../core/mime/address-list.js';
 import { decodeCharset } from '../../../core/mime/charset.js';
 import type { DraftFields } from '../drafts/draft-composition.js';
@@ -7,9 +8,10 @@ import { specialNames } from '../folders/folder-name.js';
 import type { FolderSummary } from '../folders/folder-tree.js';
 import type { MailboxIdentity } from '../maildir/mailboxes.js';
 import type { MessageSummary } from '../folders/message-summary.js';
-import type { FolderPage, MessageView, RawHead } from '../messages/store-reader.js';
+import type { MessageView } from '../messages/message-view.js';
+import type { FolderPage, RawHead } from '../messages/store-reader.js';
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
-import { type FolderFilters, listQuery, type MessageViewName, messageViews, writtenFilter } from './store-query.js';
+import { type FolderFilters, listQuery, writtenFilter } from './store-query.js';
 
 /** Models of the templates in `views/store`: responses with their links, so that templates compute nothing. */
 
@@ -166,9 +168,34 @@ const titles: Readonly<Record<MessageViewName, string>> = {
 export function messagePage(mailbox: MailboxIdentity, message: MessageView, input: MessagePageInput) {
   const folder = folderHref(mailbox, message.folder);
   const path = `${folder}/messages/${encodeURIComponent(message.id)}`;
-  const { view, list } = input;
+  const { list } = input;
   const neighbourHref = (id: string | null): string | null =>
     id === null ? null : withQuery(`${folder}/messages/${encodeURIComponent(id)}`, list);
+  return {
+    ...message,
+    ...mailbox,
+    ...folderLinks(mailbox, input.folders, message.folder),
+    folderHref: withQuery(folder, list),
+    previousHref: neighbourHref(input.neighbours.previous),
+    nextHref: neighbourHref(input.neighbours.next),
+    messagesHref: `${mailboxHref(mailbox)}/messages`,
+    destinations: destinations(input.folders, message.folder),
+    deletesForGood: ['Trash', 'Junk'].includes(message.folder),
+    editHref: message.folder === 'Drafts' ? draftHref(mailbox, draftMarkOf(message.id).draftId) : null,
+    answersAll: message.to.length + message.cc.length > 1,
+    ...contentPage(message, { ...input, path, rawHref: `${path}?format=rfc822` }),
+  };
+}
+
+interface ContentPageInput extends Omit<MessagePageInput, 'folders' | 'neighbours'> {
+  /** Address of the page. */
+  readonly path: string;
+  readonly rawHref: string;
+}
+
+/** Model of `message-content.njk`, wherever the message lies. */
+export function contentPage(message: ViewedMessage, input: ContentPageInput) {
+  const { path, rawHref, view, remote = false, raw, list } = input;
   const partHref = (part: string): string => `${path}/parts/${encodeURIComponent(part)}`;
   const parts = message.parts.map((part) => ({
     ...part,
@@ -177,21 +204,10 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     name: part.filename ?? part.cid ?? part.contentType,
   }));
   return {
-    ...message,
-    ...mailbox,
-    ...folderLinks(mailbox, input.folders, message.folder),
-    folderHref: withQuery(folder, list),
-    previousHref: neighbourHref(input.neighbours.previous),
-    nextHref: neighbourHref(input.neighbours.next),
+    path,
+    view,
     plainHref: withQuery(path, 'view=html', list),
     remoteHref: withQuery(path, 'view=html&remote=1', list),
-    messagesHref: `${mailboxHref(mailbox)}/messages`,
-    destinations: destinations(input.folders, message.folder),
-    deletesForGood: ['Trash', 'Junk'].includes(message.folder),
-    path,
-    editHref: message.folder === 'Drafts' ? draftHref(mailbox, draftMarkOf(message.id).draftId) : null,
-    answersAll: message.to.length + message.cc.length > 1,
-    view,
     tabs: messageViews
       .filter((name) => name !== 'html' || message.html !== null)
       .map((name) => ({ title: titles[name], href: withQuery(path, `view=${name}`, list), current: name === view })),
@@ -199,16 +215,16 @@ export function messagePage(mailbox: MailboxIdentity, message: MessageView, inpu
     textCut: (message.text?.length ?? 0) > maxTextShown,
     parts,
     attachments: parts.filter((part) => part.attachment),
-    remote: input.remote === true,
-    htmlHref: `${path}/html${input.remote === true ? '?remote=1' : ''}`,
-    raw: input.raw === undefined ? null : decodeCharset(input.raw.bytes).replaceAll('\r\n', '\n'),
-    rawCut: input.raw?.cut ?? false,
-    rawHref: `${path}?format=rfc822`,
+    remote,
+    htmlHref: `${path}/html${remote ? '?remote=1' : ''}`,
+    raw: raw === undefined ? null : decodeCharset(raw.bytes).replaceAll('\r\n', '\n'),
+    rawCut: raw?.cut ?? false,
+    rawHref,
   };
 }
 
 /** Initial state of the page. */
-export function defaultView(message: MessageView): MessageViewName {
+export function defaultView(message: ViewedMessage): MessageViewName {
   if (message.unparsed !== null) return 'raw';
   if (message.text !== null && message.text.trim() !== '') return 'text';
   return message.html === null ? 'text' : 'html';

@@ -2,13 +2,9 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { Confinement } from '../../../core/disk/confinement.js';
-import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
-import { decodeWords } from '../../../core/mime/encoded-words.js';
-import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import type { FolderTask } from '../cache/folder-task.js';
 import { FolderThread } from '../cache/folder-thread.js';
-import { TimeSlice } from '../../../core/concurrency.js';
 import type { DraftContent } from '../mime/draft-content.js';
 import { FolderMessages, type ListingRequest, type Matching, type MessageFilter } from '../folders/folder-messages.js';
 import type { FolderName, MailboxFolder } from '../folders/folder-name.js';
@@ -23,11 +19,10 @@ import {
   MessageParser,
   type ParserLimits,
   type PartBytes,
-  type PartView,
-  type Unparsed,
 } from '../mime/message-parser.js';
 import { cursorAt, type Page, readCursor } from '../maildir/page.js';
 import type { MessageSummary } from '../folders/message-summary.js';
+import { type MessageView, viewMessage } from './message-view.js';
 
 /** Location of a message. */
 export interface MessagePlace {
@@ -117,6 +112,11 @@ export class StoreReader {
     await this.#parser.close();
     await this.#thread.release(this.#site);
     if (this.#ownsThread) await this.#thread.close();
+  }
+
+  /** For messages that lie in no mailbox. */
+  get parser(): MessageParser {
+    return this.#parser;
   }
 
   /** For the write access and the search in all mailboxes. */
@@ -222,7 +222,12 @@ export class StoreReader {
     return this.#reading(place, async (file, folder) => {
       const [summary] = await this.#folders.messages.summaries(folder, [file.entry.id]);
       if (summary === undefined) throw problem('not-found', 'There is no such message in this folder.');
-      return viewMessage(this.#parser, file, summary);
+      const { handle, size } = file;
+      return viewMessage(
+        this.#parser,
+        { source: { fd: handle.fd, size }, head: (bytes) => readHead(file, bytes) },
+        summary,
+      );
     });
   }
 
@@ -276,69 +281,4 @@ export class StoreReader {
       await file.handle.close();
     }
   }
-}
-
-/** A message on pages and in JSON. */
-export interface MessageView extends MessageSummary {
-  readonly cc: readonly DisplayAddress[];
-  readonly bcc: readonly DisplayAddress[];
-  readonly replyTo: readonly DisplayAddress[];
-  /** In order, decoded. */
-  readonly headers: readonly (readonly [name: string, value: string])[];
-  readonly text: string | null;
-  /** Sanitised, without remote content. */
-  readonly html: string | null;
-  readonly parts: readonly PartView[];
-  /** Why the body could not be parsed; then `text` and `html` are null and there are no parts. Usually null. */
-  readonly unparsed: Unparsed['unparsed'] | null;
-  /** Text, HTML or parts were shortened. */
-  readonly truncated: boolean;
-}
-
-/** Maximum bytes of a header block that are shown. */
-const headBytes = 1024 * 1024;
-const defaultHeadBytes = 64 * 1024;
-const maxHeadersShown = 1000;
-const turnEvery = 100;
-
-async function viewMessage(parser: MessageParser, file: MessageFile, summary: MessageSummary): Promise<MessageView> {
-  const [header, content] = await Promise.all([
-    readHeader(file),
-    parser.parse<'message'>({ kind: 'message', fd: file.handle.fd, size: file.size }),
-  ]);
-  const failed = isUnparsed(content);
-  return {
-    ...summary,
-    to: await addresses(header, 'to'),
-    cc: await addresses(header, 'cc'),
-    bcc: await addresses(header, 'bcc'),
-    replyTo: await addresses(header, 'reply-to'),
-    headers: shown(header),
-    hasAttachments: failed ? summary.hasAttachments : content.parts.some((part) => part.attachment),
-    text: failed ? null : content.text,
-    html: failed ? null : content.html,
-    parts: failed ? [] : content.parts,
-    unparsed: failed ? content.unparsed : null,
-    truncated: failed || content.truncated || header.dropped > 0 || header.fields.length > maxHeadersShown,
-  };
-}
-
-async function readHeader(file: MessageFile): Promise<HeaderBlock> {
-  const header = scanHeader(await readHead(file, defaultHeadBytes));
-  return header.complete || file.size <= defaultHeadBytes ? header : scanHeader(await readHead(file, headBytes));
-}
-
-/** Yields, since there may be thousands. */
-async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
-  const slice = new TimeSlice();
-  const found: DisplayAddress[] = [];
-  for (const address of addressesIn(header.all(key).slice(0, 20))) {
-    found.push(address);
-    if (found.length % turnEvery === 0) await slice.yieldIfDue();
-  }
-  return found;
-}
-
-function shown(header: HeaderBlock): readonly (readonly [string, string])[] {
-  return header.fields.slice(0, maxHeadersShown).map((field) => [field.name, decodeWords(header.value(field))]);
 }

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { PartDescription } from '../../../core/mime/content-type.js';
+import type { MessagePart } from '../../../core/contracts/message-viewer.js';
 import { problem } from '../../../core/problem.js';
 import type { DraftContent } from './draft-content.js';
 
@@ -64,7 +64,8 @@ export class MessageParser {
 
   /** @throws Problem `unavailable` when too many are waiting */
   async parse<K extends ParseTask['kind']>(task: Extract<ParseTask, { kind: K }>): Promise<ParseResults[K] | Unparsed> {
-    if (task.size > this.#limits.messageBytes) return { unparsed: 'too large' };
+    const isWhole = !('bytes' in task) || task.bytes.length === task.size;
+    if (!isWhole || task.size > this.#limits.messageBytes) return { unparsed: 'too large' };
     if (this.#closed || this.#waiting.length >= this.#limits.queue) {
       throw problem('unavailable', {
         detail: 'Too many messages are being read at once.',
@@ -100,7 +101,7 @@ export class MessageParser {
 
   #give(thread: Thread, job: Job): void {
     this.#expire(thread, this.#limits.timeLimitMs);
-    thread.worker.postMessage(job.task, []);
+    thread.worker.postMessage(job.task, 'bytes' in job.task ? [job.task.bytes.buffer] : []);
   }
 
   #expire(thread: Thread, ms: number): void {
@@ -153,31 +154,22 @@ export class MessageParser {
   }
 }
 
-/** A task of a parse worker. The file is open in this process; the worker only reads the descriptor. */
-export type ParseTask = { readonly fd: number; readonly size: number } & (
-  | { readonly kind: 'message' }
-  | { readonly kind: 'draft' }
-  | { readonly kind: 'html'; readonly remote: boolean }
-  | { readonly kind: 'part'; readonly part: string }
+/**
+ * A file that is open in this process, of which the worker only reads the descriptor, or the bytes themselves, which
+ * then belong to the worker. `bytes` shorter than `size` are not parsed: the message is too large.
+ */
+export type ParseSource = { readonly size: number } & (
+  { readonly fd: number } | { readonly bytes: Uint8Array<ArrayBuffer> }
 );
 
-/** A node of the MIME tree on pages and in JSON. */
-export interface PartView {
-  readonly part: string;
-  /** 0 for the message itself. */
-  readonly depth: number;
-  readonly contentType: string;
-  readonly charset: string | null;
-  readonly encoding: string;
-  readonly disposition: PartDescription['disposition'] | null;
-  readonly filename: string | null;
-  readonly cid: string | null;
-  /** Bytes after decoding. */
-  readonly size: number;
-  readonly attachment: boolean;
-  /** It only contains other parts. */
-  readonly container: boolean;
-}
+/** A task of a parse worker. */
+export type ParseTask = ParseSource &
+  (
+    | { readonly kind: 'message' }
+    | { readonly kind: 'draft' }
+    | { readonly kind: 'html'; readonly remote: boolean }
+    | { readonly kind: 'part'; readonly part: string }
+  );
 
 /** The parsed message. */
 export interface MessageContent {
@@ -185,7 +177,7 @@ export interface MessageContent {
   readonly text: string | null;
   /** Sanitised, without remote content; `cid:` references are kept. */
   readonly html: string | null;
-  readonly parts: readonly PartView[];
+  readonly parts: readonly MessagePart[];
   /** A limit of structure or body length was reached, and something is missing. */
   readonly truncated: boolean;
 }

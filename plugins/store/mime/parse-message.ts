@@ -1,3 +1,4 @@
+import type { MessagePart } from '../../../core/contracts/message-viewer.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import {
   findPart,
@@ -9,7 +10,7 @@ import {
 } from '../../../core/mime/structure.js';
 import { readDraft } from './draft-content.js';
 import { htmlDocument, maxHtmlLength, sanitiseHtml } from './html.js';
-import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes, PartView } from './message-parser.js';
+import type { HtmlDocument, MessageContent, ParseResults, ParseTask, PartBytes } from './message-parser.js';
 import { readTextBody } from './message-text.js';
 import { readableParts } from './summary.js';
 
@@ -56,7 +57,7 @@ async function contentOf(bytes: Buffer, structure: Structure): Promise<MessageCo
   };
 }
 
-function viewOf(bytes: Buffer, part: Part): PartView {
+function viewOf(bytes: Buffer, part: Part): MessagePart {
   const container = part.boundary !== undefined;
   const body = bytes.subarray(part.bodyOffset, part.end);
   return {

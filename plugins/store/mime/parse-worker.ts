@@ -4,10 +4,12 @@ import { parseMessage } from './parse-message.js';
 import type { ParseReply, ParseTask } from './message-parser.js';
 
 /**
- * The parse thread. It receives a descriptor that the server has opened and checked, never a path, and is terminated
- * when it exceeds its time or memory.
+ * The parse thread. It receives a descriptor that the server has opened and checked, or bytes, never a path, and is
+ * terminated when it exceeds its time or memory.
  */
-function readAll({ fd, size }: ParseTask): Buffer {
+function readAll(task: ParseTask): Buffer {
+  if ('bytes' in task) return Buffer.from(task.bytes.buffer, task.bytes.byteOffset, task.bytes.length);
+  const { fd, size } = task;
   const bytes = Buffer.allocUnsafeSlow(size);
   let length = 0;
   while (length < size) {

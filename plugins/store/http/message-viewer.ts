@@ -1,0 +1,100 @@
+import { Semaphore } from '../../../core/concurrency.js';
+import type {
+  DecodedPart,
+  LooseMessage,
+  LoosePage,
+  MessageViewer,
+  ViewedMessage,
+} from '../../../core/contracts/message-viewer.js';
+import { problem } from '../../../core/problem.js';
+import { viewMessage } from '../messages/message-view.js';
+import { isUnparsed, type MessageParser } from '../mime/message-parser.js';
+import { summarise } from '../mime/summary.js';
+import { contentPage, defaultView } from './view-model.js';
+
+/** Messages in memory at a time. */
+const maxRead = 2;
+/** Of a larger message only the beginning is read and shown. */
+const maxBytes = 64 * 1024 * 1024;
+const summaryBytes = 64 * 1024;
+const rawHeadBytes = 256 * 1024;
+/** As much as is shown of a header. */
+const headBytes = 1024 * 1024;
+
+interface ReadMessage {
+  /** Belongs to the parse thread as soon as it is parsed. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly head: Buffer;
+  readonly size: number;
+}
+
+/** Shows messages of other plugins, read into memory one or two at a time. */
+export class LooseMessageViewer implements MessageViewer {
+  readonly #parser: MessageParser;
+  readonly #reading = new Semaphore(maxRead);
+
+  constructor(parser: MessageParser) {
+    this.#parser = parser;
+  }
+
+  view(message: LooseMessage): Promise<ViewedMessage> {
+    return this.#with(message, (read) => this.#view(read));
+  }
+
+  page(message: LooseMessage, { path, rawHref, view: wanted, remote }: LoosePage): Promise<object> {
+    return this.#with(message, async (read) => {
+      const viewed = await this.#view(read);
+      const view = wanted ?? defaultView(viewed);
+      const cut = read.size > rawHeadBytes;
+      const raw = view === 'raw' ? { bytes: read.head.subarray(0, rawHeadBytes), cut } : undefined;
+      return { ...viewed, ...contentPage(viewed, { path, rawHref, view, remote, raw, list: '' }) };
+    });
+  }
+
+  html(message: LooseMessage, remote: boolean): Promise<string> {
+    return this.#with(message, async ({ bytes, size }) => {
+      const found = await this.#parser.parse<'html'>({ kind: 'html', bytes, size, remote });
+      if (isUnparsed(found)) throw unparsed();
+      return found.document ?? '';
+    });
+  }
+
+  part(message: LooseMessage, part: string): Promise<DecodedPart> {
+    return this.#with(message, async ({ bytes, size }) => {
+      const found = await this.#parser.parse<'part'>({ kind: 'part', bytes, size, part });
+      if (isUnparsed(found)) throw unparsed();
+      if (found.bytes === null) throw problem('not-found', 'There is no such part in this message.');
+      return { ...found, bytes: found.bytes };
+    });
+  }
+
+  #view({ bytes, head, size }: ReadMessage): Promise<ViewedMessage> {
+    const source = { bytes, size };
+    const summary = { ...summarise(head.subarray(0, summaryBytes), size), size };
+    return viewMessage(this.#parser, { source, head: (most) => Promise.resolve(head.subarray(0, most)) }, summary);
+  }
+
+  async #with<T>(message: LooseMessage, use: (read: ReadMessage) => Promise<T>): Promise<T> {
+    await this.#reading.acquire();
+    try {
+      return await use(await read(message));
+    } finally {
+      this.#reading.release();
+    }
+  }
+}
+
+const unparsed = () => problem('not-found', 'This message could not be parsed; its raw form can be read.');
+
+async function read({ size, open }: LooseMessage): Promise<ReadMessage> {
+  const bytes = new Uint8Array(Math.min(size, maxBytes));
+  let length = 0;
+  const stream = await open();
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    const piece = chunk.subarray(0, bytes.length - length);
+    bytes.set(piece, length);
+    length += piece.length;
+    if (size > maxBytes && length === bytes.length) break;
+  }
+  return { bytes, head: Buffer.from(bytes.subarray(0, headBytes)), size };
+}

@@ -1,0 +1,71 @@
+import type { MessagePart, ViewedMessage } from '../../../core/contracts/message-viewer.js';
+import { TimeSlice } from '../../../core/concurrency.js';
+import { addressesIn, type DisplayAddress } from '../../../core/mime/address-list.js';
+import { decodeWords } from '../../../core/mime/encoded-words.js';
+import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
+import type { MessageSummary } from '../folders/message-summary.js';
+import { isUnparsed, type MessageParser, type ParseSource } from '../mime/message-parser.js';
+import type { Summary } from '../mime/summary.js';
+
+/** A message of a mailbox on pages and in JSON. */
+export type MessageView = MessageSummary & ViewedMessage;
+
+/** A message wherever it lies. */
+export interface ReadableMessage {
+  readonly source: ParseSource;
+  /** Its first bytes; fewer only when it is shorter. */
+  readonly head: (bytes: number) => Promise<Buffer>;
+}
+
+/** Maximum bytes of a header block that are shown. */
+const headBytes = 1024 * 1024;
+const defaultHeadBytes = 64 * 1024;
+const maxHeadersShown = 1000;
+const turnEvery = 100;
+
+export async function viewMessage<S extends Summary>(
+  parser: MessageParser,
+  message: ReadableMessage,
+  summary: S,
+): Promise<S & Omit<ViewedMessage, 'size'>> {
+  const [header, content] = await Promise.all([
+    readHeader(message),
+    parser.parse<'message'>({ kind: 'message', ...message.source }),
+  ]);
+  const failed = isUnparsed(content);
+  const parts: readonly MessagePart[] = failed ? [] : content.parts;
+  return {
+    ...summary,
+    to: await addresses(header, 'to'),
+    cc: await addresses(header, 'cc'),
+    bcc: await addresses(header, 'bcc'),
+    replyTo: await addresses(header, 'reply-to'),
+    headers: shown(header),
+    hasAttachments: failed ? summary.hasAttachments : parts.some((part) => part.attachment),
+    text: failed ? null : content.text,
+    html: failed ? null : content.html,
+    parts,
+    unparsed: failed ? content.unparsed : null,
+    truncated: failed || content.truncated || header.dropped > 0 || header.fields.length > maxHeadersShown,
+  };
+}
+
+async function readHeader({ source, head }: ReadableMessage): Promise<HeaderBlock> {
+  const header = scanHeader(await head(defaultHeadBytes));
+  return header.complete || source.size <= defaultHeadBytes ? header : scanHeader(await head(headBytes));
+}
+
+/** Yields, since there may be thousands. */
+async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
+  const slice = new TimeSlice();
+  const found: DisplayAddress[] = [];
+  for (const address of addressesIn(header.all(key).slice(0, 20))) {
+    found.push(address);
+    if (found.length % turnEvery === 0) await slice.yieldIfDue();
+  }
+  return found;
+}
+
+function shown(header: HeaderBlock): readonly (readonly [string, string])[] {
+  return header.fields.slice(0, maxHeadersShown).map((field) => [field.name, decodeWords(header.value(field))]);
+}
