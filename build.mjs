@@ -60,6 +60,14 @@ function vendor() {
   }
 }
 
+/** Numbers and times look the same on pages and in what scripts write. */
+async function shareFormat() {
+  const { build } = await import('esbuild');
+  const outfile = join(root, 'public', 'vendor', 'format.js');
+  const entryPoints = [join(root, 'core', 'text', 'format.ts')];
+  await build({ entryPoints, outfile, bundle: true, format: 'iife', globalName: 'format', legalComments: 'none' });
+}
+
 /** What was compiled from a source that is gone would be tested and packed for ever. */
 function sweep() {
   for (const folder of ['core', 'plugins', 'test', 'bench'].map((name) => join('dist', name))) {
@@ -228,6 +236,7 @@ async function build() {
   if (!compile()) process.exit(1);
   sweep();
   await bundle();
+  await shareFormat();
   writeFileSync(stamp, '');
   utimesSync(stamp, started, started);
   console.error(`Built in ${((Date.now() - started.getTime()) / 1000).toFixed(1)} s.`);

@@ -5,10 +5,12 @@ if (chosen === 'light' || chosen === 'dark') root.dataset.theme = chosen;
 
 const themes = { automatic: '◐', light: '○', dark: '●' };
 
+const system = matchMedia('(prefers-color-scheme: dark)');
+
 function showTheme(button) {
   const theme = root.dataset.theme ?? 'automatic';
   button.textContent = themes[theme];
-  button.title = `Theme: ${theme}`;
+  button.title = `Theme: ${theme}${theme === 'automatic' ? `, now ${system.matches ? 'dark' : 'light'}` : ''}`;
   button.setAttribute('aria-label', button.title);
 }
 
@@ -45,6 +47,7 @@ document.addEventListener('DOMContentLoaded', () => {
     button.hidden = false;
     showTheme(button);
     button.addEventListener('click', switchTheme);
+    system.addEventListener('change', () => showTheme(button));
   }
   // The notice is shown once: its key is no part of the address.
   const here = new URL(location.href);

@@ -8,39 +8,11 @@ let zoom = null;
 /** Seconds, by the clock of the server. */
 let now = 0;
 
-const round = (value) => (value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(value < 0.1 ? 2 : 3))));
-const scaled = (value, steps) => {
-  const [size, unit] = steps.findLast(([least]) => value >= least) ?? steps[0];
-  return `${round(value / size)} ${unit}`;
-};
-const durations = [
-  [0.001, 'ms'],
-  [1, 's'],
-  [120, 'min', 60],
-  [7200, 'h', 3600],
-  [172800, 'd', 86400],
-];
-const formats = {
-  rate: (value) => `${round(value)}/s`,
-  perMinute: (value) => `${round(value)}/min`,
-  count: round,
-  share: (value) => `${round(value * 100)} %`,
-  seconds: (value) => {
-    const [least, unit, size = least] = durations.findLast(([from]) => value >= from) ?? durations[0];
-    return `${round(value / size)} ${unit}`;
-  },
-  bytes: (value) =>
-    scaled(
-      value,
-      ['B', 'KB', 'MB', 'GB', 'TB'].map((unit, power) => [1024 ** power, unit]),
-    ),
-};
 /** Steps of an axis of durations, from 1 ms to 10 days: whole units, so that no label says 13.9 h. */
 const steps = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 1200, 3600, 7200, 14400,
   43200, 86400, 172800, 432000, 864000,
 ];
-const clock = (time) => new Date(time * 1000).toISOString().slice(11, 19);
 const styleOf = (element, name) => getComputedStyle(element)[name];
 
 /** The legend says the values under the cursor, and the newest when there is none. */
@@ -51,9 +23,10 @@ function tell(plot, chart, section) {
     element.dataset.last ??= element.textContent;
     const value = idx === null ? undefined : plot.data[index + 1]?.[idx];
     element.textContent =
-      idx === null ? element.dataset.last : typeof value === 'number' ? formats[chart.unit](value) : '–';
+      idx === null ? element.dataset.last : typeof value === 'number' ? format.formatValue(chart.unit, value) : '–';
   }
-  section.querySelector('[data-time]').textContent = idx === null ? '' : `${clock(plot.data[0][idx])} UTC`;
+  section.querySelector('[data-time]').textContent =
+    idx === null ? '' : `${format.formatClock(plot.data[0][idx] * 1000, 'seconds')} UTC`;
 }
 
 function show(range) {
@@ -88,13 +61,13 @@ function optionsOf(chart, section, place) {
     },
     scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.05 : 1] } },
     axes: [
-      { ...axis, space: 60, size: 24, values: (_plot, times) => times.map((time) => clock(time).slice(0, 5)) },
+      { ...axis, space: 60, size: 24, values: (_plot, times) => times.map((time) => format.formatClock(time * 1000)) },
       {
         ...axis,
         size: 62,
         space: 30,
         ...(chart.unit === 'seconds' && { incrs: steps }),
-        values: (_plot, values) => values.map((value) => formats[chart.unit](value)),
+        values: (_plot, values) => values.map((value) => format.formatValue(chart.unit, value)),
       },
     ],
     series: [

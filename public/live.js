@@ -11,7 +11,7 @@ const isOurs = ({ line }) => line?.msg === 'request' && line.path === location.p
 
 function say(count, isMore) {
   const link = place.querySelector('a');
-  const text = `${count.toLocaleString('en')}${isMore ? '+' : ''} new · show`;
+  const text = `${format.formatNumber(count)}${isMore ? '+' : ''} new · show`;
   if (count > 0 && link.textContent !== text) link.textContent = text;
   link.hidden = count <= 0;
 }

@@ -5,6 +5,7 @@ import type { Catalogue } from '../../core/contracts/server.js';
 import { uniqueIdPattern } from '../../core/disk/id.js';
 import { type Address, parseAddress } from '../../core/mime/address.js';
 import { isProblem } from '../../core/problem.js';
+import { formatNumber } from '../../core/text/format.js';
 
 /** A page about the query. */
 export interface FoundPage {
@@ -67,10 +68,16 @@ export class Finder {
     const { relayQueue } = this.#deps;
     const access = this.#accessOf('/client/queue/list');
     if (relayQueue === undefined || access === undefined) return undefined;
-    const count = await relayQueue.count({ q: text, state: entryStates });
-    if (count === 0) return undefined;
-    const title = count === 1 ? 'One entry of the queue' : `${count} entries of the queue`;
-    return { title, href: `/client/queue/list?state=all&q=${encodeURIComponent(text)}`, access, exact: false };
+    const { items, total } = await relayQueue.list({ filter: { q: text, state: entryStates }, limit: 1 });
+    const [first] = items;
+    if (first === undefined) return undefined;
+    const list = `/client/queue/list?state=all&q=${encodeURIComponent(text)}`;
+    return {
+      title: total === 1 ? 'One entry of the queue' : `${formatNumber(total)} entries of the queue`,
+      href: total === 1 ? `/client/queue/${first.uid}` : list,
+      access,
+      exact: false,
+    };
   }
 
   #trace(text: string): FoundPage | undefined {

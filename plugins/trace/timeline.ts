@@ -1,6 +1,7 @@
 import { targets } from '../../core/contracts/targets.js';
 import type { TraceLog } from './trace-log.js';
 import { baseId, keyOf, type SessionRecord, type TraceRecord } from './trace-record.js';
+import { pluralize } from '../../core/text/format.js';
 
 export type Tone = 'neutral' | 'info' | 'good' | 'warn' | 'bad';
 
@@ -128,7 +129,7 @@ function sessionSteps({ since, listener, remote, hello, tls, user }: SessionReco
 
 function acceptedStep({ at, sender, size, ms, messageId }: Accepted): Step {
   const from = `from <${sender}>${messageId === undefined ? '' : `, ${messageId}`}`;
-  return step(at, 'Accepted', `${from}: ${size.toLocaleString('en')} bytes, durable after ${ms} ms`, 'good');
+  return step(at, 'Accepted', `${from}: ${pluralize(size, 'byte')}, durable after ${ms} ms`, 'good');
 }
 
 function recipientSteps({ at, id, recipients }: Accepted): readonly Step[] {

@@ -3,13 +3,13 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Browser } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { suiteEnding } from '../support/ending.js';
 import { deliver, lines } from '../support/delivery.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';
 import { skipWithout } from '../support/peers.js';
 import { freeListeners } from '../support/server-process.js';
-import { accessibilityFaults, launchBrowser, overflow, visit, type VisitOptions } from './browser.js';
+import { accessibilityFaults, launchBrowser, overflow, visit } from './browser.js';
 import { hostileMessage } from './hostile-message.js';
 import { pagePaths } from './site-map.js';
 
@@ -99,9 +99,20 @@ describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
     }
   });
 
-  /** Visits each page; the faults of all of them, by path. */
-  async function inspect(options: VisitOptions, what: 'everything' | 'contrast'): Promise<readonly string[]> {
-    const { context, page, misdeeds } = await visit(browser, server.base, options);
+  /** Controls and navigation that a printed page shows. */
+  async function printed(page: Page): Promise<readonly string[]> {
+    await page.emulateMedia({ media: 'print' });
+    const shown = await page.evaluate<readonly string[]>(
+      `[...document.querySelectorAll('button, nav, header, footer, select, [type=checkbox], [type=search]')]
+        .filter((one) => one.checkVisibility()).map((one) => 'prints ' + one.outerHTML.slice(0, 100))`,
+    );
+    await page.emulateMedia({ media: 'screen' });
+    return shown;
+  }
+
+  /** Visits each page in both themes; the faults of all of them, by path. */
+  async function inspect(width: number, what: 'everything' | 'layout'): Promise<readonly string[]> {
+    const { context, page, misdeeds } = await visit(browser, server.base, { width });
     const faults: string[] = [];
     for (const path of paths) {
       await page.goto(path);
@@ -109,22 +120,28 @@ describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
       const found = [
         ...(await accessibilityFaults(page, what)),
         ...(pixels > 0 ? [`is ${pixels} pixels wider than the window`] : []),
-        ...misdeeds.complaints.splice(0),
-        ...misdeeds.escapes.splice(0),
       ];
-      faults.push(...found.map((fault) => `${path}: ${fault}`));
+      await page.emulateMedia({ colorScheme: 'dark' });
+      found.push(...(await accessibilityFaults(page, 'contrast')), ...(await printed(page)));
+      await page.emulateMedia({ colorScheme: 'light' });
+      faults.push(
+        ...[...found, ...misdeeds.complaints.splice(0), ...misdeeds.escapes.splice(0)].map(
+          (fault) => `${path}: ${fault}`,
+        ),
+      );
     }
     await context.close();
     return faults;
   }
 
-  test('none has an accessibility fault, a console message or a foreign request', async () => {
-    assert.deepEqual(await inspect({}, 'everything'), []);
-  });
-
-  test('none has to be scrolled sideways on a phone, and the dark colours can be read', async () => {
-    assert.deepEqual(await inspect({ width: 320, colorScheme: 'dark' }, 'contrast'), []);
-  });
+  for (const [width, what] of [
+    [1280, 'everything'],
+    [320, 'layout'],
+  ] as const) {
+    test(`at ${width} pixels none has an accessibility fault, a message in the console or a foreign request`, async () => {
+      assert.deepEqual(await inspect(width, what), []);
+    });
+  }
 
   test('a fault would be seen', async () => {
     const { context, page, misdeeds } = await visit(browser, server.base, { width: 320 });

@@ -175,12 +175,22 @@ describe('the queue in a browser', { skip: skipWithout('chromium') }, () => {
     await page.waitForURL((url) => !url.search.includes('notice'));
     assert.match(await page.title(), /^lone\.example · .+ · Postern$/);
     const theme = page.getByRole('button', { name: 'Theme' });
-    const themes: unknown[] = [];
-    for (let clicks = 0; clicks < 3; clicks += 1) {
+    const titles: unknown[] = [];
+    for (const inForce of ['light', 'dark', null]) {
       await theme.click();
-      themes.push(await page.evaluate('document.documentElement.dataset.theme ?? null'));
+      titles.push(await theme.getAttribute('title'));
+      await page.reload();
+      assert.equal(await page.evaluate('document.documentElement.dataset.theme ?? null'), inForce);
+      assert.equal(await theme.getAttribute('title'), titles.at(-1));
     }
-    assert.deepEqual(themes, ['light', 'dark', null]);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    titles.push(await theme.getAttribute('title'));
+    assert.deepEqual(titles, [
+      'Theme: light',
+      'Theme: dark',
+      'Theme: automatic, now light',
+      'Theme: automatic, now dark',
+    ]);
     await context.close();
   });
 

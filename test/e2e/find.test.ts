@@ -86,7 +86,7 @@ describe('what an operator has in hand', () => {
     assert.equal((await server.admin.request('/store/localhost/postmaster')).status, 200);
   });
 
-  test('leads from the uid of a queue entry to its page, and from its recipient to the list', async () => {
+  test('leads from the uid of a queue entry to its page, and from its recipient to that page or to a list', async () => {
     const envelopes = [{ mail: 'anna@localhost', rcpt: ['bert@elsewhere.example'], subject: 'x', text: 'y' }];
     const sent = await server.admin.request('/client/queue', { json: { route: 'nowhere', envelopes } });
     assert.equal(sent.status, 202, sent.text);
@@ -94,14 +94,16 @@ describe('what an operator has in hand', () => {
     const { status, headers } = await server.admin.request(path(` ${uid.toUpperCase()} `), { accept: 'text/html' });
     assert.deepEqual([status, headers.get('location')], [303, `/client/queue/${uid}`]);
     assert.equal((await server.admin.request(`/client/queue/${uid}`)).status, 200);
+    const [one] = await found('bert@elsewhere.example');
+    assert.deepEqual([one?.title, one?.href], ['One entry of the queue', `/client/queue/${uid}`]);
+    const more = await server.admin.request('/client/queue', { json: { route: 'nowhere', envelopes } });
+    assert.equal(more.status, 202, more.text);
+    const other = (JSON.parse(more.text) as { uid: string }).uid;
     const [list] = await found('bert@elsewhere.example');
-    assert.equal(list?.title, 'One entry of the queue');
+    assert.equal(list?.title, '2 entries of the queue');
     const { items } = (await server.admin.json(list?.href ?? '')) as { items: readonly { uid: string }[] };
-    assert.deepEqual(
-      items.map((entry) => entry.uid),
-      [uid],
-    );
-    assert.equal(((await server.admin.json('/')) as { queue: number }).queue, 1);
+    assert.deepEqual(items.map((entry) => entry.uid).toSorted(), [uid, other].toSorted());
+    assert.equal(((await server.admin.json('/')) as { queue: number }).queue, 2);
   });
 
   test('leads nowhere where the reader may not go, and never out of this server', async () => {

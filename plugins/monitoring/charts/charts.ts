@@ -1,4 +1,4 @@
-type ChartUnit = 'rate' | 'perMinute' | 'seconds' | 'bytes' | 'count' | 'share';
+import { formatValue, type ValueUnit } from '../../../core/text/format.js';
 
 type Labels = Readonly<Record<string, string>>;
 
@@ -24,7 +24,7 @@ export interface SeriesSource {
 export interface Chart {
   readonly id: string;
   readonly title: string;
-  readonly unit: ChartUnit;
+  readonly unit: ValueUnit;
   /** Hidden until one of its metrics is registered. */
   readonly optional?: true;
   readonly series: readonly SeriesSource[];
@@ -313,7 +313,7 @@ function pathOf(
 }
 
 /** The next 1, 2 or 5 times a power of ten: of bytes, KB, MB …, of seconds, minutes, hours or days. */
-function roundUp(value: number, unit: ChartUnit): number {
+function roundUp(value: number, unit: ValueUnit): number {
   if (value <= 0) return 1;
   const base = unit === 'bytes' ? 1024 ** Math.floor(Math.log2(value) / 10) : unit === 'seconds' ? timeUnit(value) : 1;
   const scale = 10 ** Math.floor(Math.log10(value / base));
@@ -326,28 +326,6 @@ function timeUnit(seconds: number): number {
   if (seconds > 6000) return 3600;
   return seconds > 100 ? 60 : 1;
 }
-
-export function formatValue(unit: ChartUnit, value: number): string {
-  if (!Number.isFinite(value)) return '–';
-  if (unit === 'share') return `${round(value * 100)} %`;
-  if (unit === 'rate') return `${round(value)}/s`;
-  if (unit === 'perMinute') return `${round(value)}/min`;
-  if (unit === 'count') return round(value);
-  if (unit === 'seconds') return formatSeconds(value);
-  const step = value < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(value) / 10));
-  return `${round(value / 1024 ** step)} ${['B', 'KB', 'MB', 'GB', 'TB'][step] ?? ''}`;
-}
-
-function formatSeconds(value: number): string {
-  if (value < 1) return `${round(value * 1000)} ms`;
-  if (value < 120) return `${round(value)} s`;
-  if (value < 7200) return `${round(value / 60)} min`;
-  return value < 172_800 ? `${round(value / 3600)} h` : `${round(value / 86_400)} d`;
-}
-
-/** Three digits are precise enough for a drawing. */
-const round = (value: number): string =>
-  value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(value < 0.1 ? 2 : 3)));
 
 /** The values of all series over a period, oldest first. */
 export interface HistoryPart {

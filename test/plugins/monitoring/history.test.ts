@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MetricFamily } from '../../../core/contracts/server.js';
-import { type Chart, charts, drawChart, formatValue } from '../../../plugins/monitoring/charts/charts.js';
+import { formatValue } from '../../../core/text/format.js';
+import { type Chart, charts, drawChart } from '../../../plugins/monitoring/charts/charts.js';
 import { graphiteLines } from '../../../plugins/monitoring/graphite.js';
 import { MetricHistory } from '../../../plugins/monitoring/charts/history.js';
 import { monitoring } from '../../../plugins/monitoring/index.js';
@@ -94,7 +95,7 @@ test('a chart is drawn from left to right, breaks where values are missing, and 
   );
   assert.deepEqual(
     [formatValue('bytes', 3_400_000), formatValue('seconds', 0.0123), formatValue('share', 0.5)],
-    ['3.24 MB', '12.3 ms', '50 %'],
+    ['3.2 MB', '12.3 ms', '50 %'],
   );
 });
 
