@@ -27,13 +27,15 @@ function keepSaved(form) {
   function save() {
     clearTimeout(timer);
     if (underWay || isConflict || isLeaving || !isChanged()) return;
-    const texts = textsOf(form);
-    underWay = put(texts).then((isLost) => {
-      underWay = undefined;
-      // What was refused is refused again until it is changed.
-      if (isLost) schedule(triesAgainAfterMs);
-      else if (textsOf(form) !== texts) schedule();
-    });
+    underWay = attempt(textsOf(form));
+  }
+
+  async function attempt(texts) {
+    const isLost = await put(texts);
+    underWay = undefined;
+    // What was refused is refused again until it is changed.
+    if (isLost) schedule(triesAgainAfterMs);
+    else if (textsOf(form) !== texts) schedule();
   }
 
   /** True when there was no answer that lasts. */

@@ -65,12 +65,15 @@ const everything = `{
   runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
   rules: { 'target-size': { enabled: true }, 'label-content-name-mismatch': { enabled: true } },
 }`;
+/** What depends on the width of the window, and what on the theme. */
+const layout = `{ runOnly: ['color-contrast', 'target-size', 'scrollable-region-focusable'], rules: { 'target-size': { enabled: true } } }`;
 const contrast = `{ runOnly: ['color-contrast'] }`;
+const choices = { everything, layout, contrast } as const;
 
-/** What axe finds against WCAG 2.2 AA and its own best practices, or only of colours; one line for each element. */
-export async function accessibilityFaults(page: Page, what: 'everything' | 'contrast'): Promise<readonly string[]> {
-  await page.evaluate(axe);
-  const options = what === 'everything' ? everything : contrast;
+/** What axe finds against WCAG 2.2 AA and its own best practices, or a part of it; one line for each element. */
+export async function accessibilityFaults(page: Page, what: keyof typeof choices): Promise<readonly string[]> {
+  if (await page.evaluate<boolean>(`typeof axe === 'undefined'`)) await page.evaluate(axe);
+  const options = choices[what];
   return page.evaluate<string[]>(`axe
     .run(document, { resultTypes: ['violations'], ...${options} })
     .then(({ violations }) => violations.flatMap(({ id, help, nodes }) =>
