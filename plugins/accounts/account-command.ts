@@ -1,10 +1,8 @@
-import { join } from 'node:path';
 import { z } from 'zod';
 import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
 import { askNewPassword } from '../../core/cli/terminal.js';
 import type { AccountList, ListedAccount } from '../../core/contracts/accounts.js';
 import type { OwnerAnswer, OwnerCall } from '../../core/contracts/server.js';
-import { openAccounts } from '../../core/http/accounts.js';
 import { startError } from '../../core/problem.js';
 
 const usage = [
@@ -21,21 +19,26 @@ type Accounts = Pick<AccountList, 'add' | 'change' | 'remove'> & {
   list(): readonly ListedAccount[] | Promise<readonly ListedAccount[]>;
 };
 
+/** Opens the accounts of a data folder that no server has open. */
+type OpenStored = (input: Pick<CommandInput<unknown>, 'configuration' | 'clock'>) => Promise<AccountList>;
+
 /** `postern account …`. Passwords are asked for, never taken from the command line, where others could read them. */
-export const accountCommand: Command<unknown> = {
+export const accountCommand = (openStored: OpenStored): Command<unknown> => ({
   name: 'account',
   summary: 'Accounts of the HTTP interface: add, list, change the password, remove',
   usage,
-  run,
-};
+  run: (input) => run(input, openStored),
+});
 
-async function run(input: CommandInput<unknown>): Promise<void> {
+async function run(input: CommandInput<unknown>, openStored: OpenStored): Promise<void> {
   const [word = '', ...args] = input.args;
   const { terminal } = input;
   const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
   if (action === undefined || args.length !== action.words) throw wrongUsage();
-  await action.run(await accountsOf(input), terminal, args);
-  if (input.owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
+  const { owner } = input;
+  const accounts = owner === undefined ? await openStored(input) : remoteAccounts(owner);
+  await action.run(accounts, terminal, args);
+  if (owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
 }
 
 interface Action {
@@ -87,13 +90,6 @@ async function newPassword(terminal: Terminal): Promise<string> {
   const password = await askNewPassword(terminal);
   if (password === '') throw startError('No password was given: nothing was changed.');
   return password;
-}
-
-/** Without a running server only accounts of the data folder are known. */
-async function accountsOf({ owner, configuration, clock }: CommandInput<unknown>): Promise<Accounts> {
-  if (owner !== undefined) return remoteAccounts(owner);
-  const file = join(configuration.data, 'accounts.json');
-  return (await openAccounts({ configured: [], file, adminPassword: undefined, clock })).accounts;
 }
 
 const Listed = z.object({

@@ -7,7 +7,6 @@ import { provide } from '../../../core/contracts/service.js';
 import { openAccounts } from '../../../core/http/accounts.js';
 import { systemClock } from '../../../core/clock.js';
 import { accounts as plugin } from '../../../plugins/accounts/index.js';
-import { accountCommand } from '../../../plugins/accounts/account-command.js';
 import type { OwnerCall } from '../../../core/contracts/server.js';
 import { basic } from '../../core/http/opened-shell.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -138,8 +137,10 @@ test('the admin of the first start counts only while nobody is configured; who w
 test('the command does the same, without a server and with one', async (t) => {
   const data = await temporaryFolder(t);
   const printed: string[] = [];
+  const [command] = plugin.commands;
+  assert.ok(command);
   const run = (args: readonly string[], owner?: OwnerCall) =>
-    accountCommand.run({
+    command.run({
       args,
       options: {},
       configuration: { data, domains: ['localhost'] },
