@@ -20,6 +20,7 @@ import {
   type Reloading,
 } from './contracts/server.js';
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
+import { accountList } from './contracts/accounts.js';
 import { signInHistory } from './contracts/sign-in-history.js';
 import { submission } from './contracts/submission.js';
 import { FileSignInHistory } from './auth/sign-in-history.js';
@@ -67,6 +68,7 @@ export const coreServices: readonly Service<unknown>[] = [
   localDelivery,
   submission,
   signInHistory,
+  accountList,
   catalogue,
   dns,
   explaining,
@@ -117,8 +119,7 @@ export interface App {
 
 /** Creates the services and starts the plugins; listeners open later. Closes what had started when a part fails. */
 export async function createApp(input: AppInput): Promise<App> {
-  const { clock, overrides = {} } = input;
-  const { timers = systemTimers, resolver } = overrides;
+  const { clock, overrides: { timers = systemTimers, resolver, listenerHealth } = {} } = input;
   const { settings, data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
@@ -132,7 +133,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const audit = openAudit(input);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
   const http = openHttp(input, { metrics, audit, health, signIns });
-  const smtp = openSmtp(input, { signIns, spool, pipeline, metrics, health: overrides.listenerHealth ?? health });
+  const smtp = openSmtp(input, { signIns, spool, pipeline, metrics, health: listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -146,6 +147,7 @@ export async function createApp(input: AppInput): Promise<App> {
       provide(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       provide(submission, submissionOf({ pipeline, spool, hostname, clock, log }, live)),
       provide(signInHistory, signIns),
+      provide(accountList, input.accounts),
       provide(catalogue, catalogueOf({ http, smtp, pipeline })),
       provide(dns, openPluginDns({ live, clock, timers, resolver })),
       provide(explaining, explainingOf(live, pipeline, clock)),

@@ -1,4 +1,5 @@
 import type { Plugin } from '../core/plugin.js';
+import { accounts } from './accounts/index.js';
 import { clientQueue } from './client-queue/index.js';
 import { config } from './config/index.js';
 import { lmtp } from './upstream/lmtp/index.js';
@@ -12,6 +13,7 @@ import { users } from './users/index.js';
 /** The plugins that come with the server. */
 export const builtIns: readonly Plugin[] = [
   config,
+  accounts,
   users,
   store,
   clientQueue,

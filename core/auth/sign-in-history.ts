@@ -9,6 +9,7 @@ import {
   type SignInEntry,
   type SignInHistory,
   type SignInPage,
+  type SignInProtocol,
   type SignInQuery,
 } from '../contracts/sign-in-history.js';
 import { writeFileAtomic } from '../disk/atomic.js';
@@ -58,6 +59,11 @@ interface Counted extends Omit<SignInEntry, 'first' | 'last'> {
   names: 'one' | 'several';
 }
 
+interface NameSource {
+  readonly protocols: readonly SignInProtocol[];
+  readonly nameOf: (given: string) => string | undefined;
+}
+
 interface HistoryInput {
   /** Absolute path of the folder; made when it is missing. */
   readonly folder: string;
@@ -72,7 +78,7 @@ interface HistoryInput {
  */
 export class FileSignInHistory implements SignInHistory {
   readonly #input: HistoryInput;
-  readonly #names = new Set<(username: string) => boolean>();
+  readonly #names = new Set<NameSource>();
   readonly #known = new Set<string>();
   #day = '';
   #entries = new Map<string, Counted>();
@@ -102,9 +108,11 @@ export class FileSignInHistory implements SignInHistory {
   record({ address, protocol, result, ...attempt }: SignInAttempt): void {
     const now = this.#input.clock.now();
     if (this.#today() > this.#day) this.#beginDay();
-    const username = printable(attempt.username.slice(0, maxNameLength));
-    const isKnown = result === 'accepted' || this.#isKnown(username);
-    if (result === 'accepted') this.#remember(username);
+    const given = printable(attempt.username.slice(0, maxNameLength));
+    const known = result === 'accepted' ? given : this.#knownName(protocol, given);
+    if (result === 'accepted') this.#remember(given);
+    const username = known ?? given;
+    const isKnown = known !== undefined;
     const place = isKnown ? address : clientKey(address);
     const names = isKnown ? 'one' : 'several';
     this.#count({ username, address: place, protocol, result, names, first: now, last: now, count: 1 });
@@ -112,9 +120,10 @@ export class FileSignInHistory implements SignInHistory {
     this.#timer ??= setTimeout(() => void this.flush(), delay).unref();
   }
 
-  addNames(isName: (username: string) => boolean): () => void {
-    this.#names.add(isName);
-    return () => this.#names.delete(isName);
+  addNames(protocols: readonly SignInProtocol[], nameOf: NameSource['nameOf']): () => void {
+    const source = { protocols, nameOf };
+    this.#names.add(source);
+    return () => this.#names.delete(source);
   }
 
   async find({ limit, cursor, ...filters }: SignInQuery): Promise<SignInPage> {
@@ -172,8 +181,12 @@ export class FileSignInHistory implements SignInHistory {
     if (this.#known.size < maxKnownNames) this.#known.add(username.toLowerCase());
   }
 
-  #isKnown(username: string): boolean {
-    return this.#known.has(username.toLowerCase()) || [...this.#names].some((isName) => isName(username));
+  #knownName(protocol: SignInProtocol, given: string): string | undefined {
+    for (const { protocols, nameOf } of this.#names) {
+      const name = protocols.includes(protocol) ? nameOf(given) : undefined;
+      if (name !== undefined) return name;
+    }
+    return this.#known.has(given.toLowerCase()) ? given : undefined;
   }
 
   #beginDay(): void {

@@ -54,7 +54,11 @@ export interface SignInHistory {
   record(attempt: SignInAttempt): void;
   /** @throws Problem `bad-request` for a cursor that is none */
   find(query: SignInQuery): Promise<SignInPage>;
-  /** Failures with a name that is somebody's are kept by name. Returns the undo. */
-  addNames(isName: (username: string) => boolean): () => void;
+  /**
+   * Failures with a name that is somebody's are kept by name. Returns the undo.
+   *
+   * @param nameOf the name of who is meant by what was given; undefined when nobody is
+   */
+  addNames(protocols: readonly SignInProtocol[], nameOf: (given: string) => string | undefined): () => void;
 }
 export const signInHistory = service<SignInHistory>('postern.sign-in-history');

@@ -3,27 +3,28 @@ import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
-import { openDocument } from '../disk/document.js';
+import type { AccountChange, AccountList, ListedAccount, NewAccount } from '../contracts/accounts.js';
+import { type Document, openDocument } from '../disk/document.js';
 import { hashPassword, passwordComplaint, verifyUnknownUser, verifyPassword } from '../auth/password.js';
-import { startError } from '../problem.js';
+import { problem, startError } from '../problem.js';
 import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 
 /** The name of local commands; their password is the token in the lock file. */
 export const ownerUsername = 'postern-owner';
 
-const Stored = z.strictObject({
-  accounts: z.array(
-    z.strictObject({
-      username: z.string().min(1),
-      role: z.enum(['read', 'operate', 'admin']),
-      passwordHash: z.string(),
-    }),
-  ),
+const StoredAccount = z.strictObject({
+  username: z.string().min(1),
+  role: z.enum(['read', 'operate', 'admin']),
+  passwordHash: z.string(),
+  /** An operator chose the password; absent for the admin of the first start, who counts only while nobody is configured. */
+  chosen: z.literal(true).optional(),
 });
+const Stored = z.strictObject({ accounts: z.array(StoredAccount) });
+type StoredAccount = z.output<typeof StoredAccount>;
 
 export interface AccountsInput {
-  /** `http.accounts`; when absent, `admin` is stored in `file`. */
+  /** `http.accounts`; when absent and nobody else is there, `admin` is stored in `file`. */
   readonly configured: readonly ConfiguredAccount[] | undefined;
   /** Absolute path of accounts.json. */
   readonly file: string;
@@ -52,8 +53,9 @@ interface Entry {
   readonly hash: () => Promise<string>;
   /** The password, where it is known in clear. */
   readonly plain?: string | undefined;
-  /** The configured account. */
-  readonly from: ConfiguredAccount | 'environment' | 'file';
+  /** As it is configured or stored. */
+  readonly from: ConfiguredAccount | StoredAccount | 'environment';
+  readonly source: ListedAccount['source'];
 }
 
 interface Roster {
@@ -76,11 +78,16 @@ export interface PreparedAccounts {
 export async function openAccounts(input: AccountsInput): Promise<OpenedAccounts> {
   const complaint = adminPasswordComplaint(input.adminPassword);
   if (complaint !== undefined) throw startError(complaint);
-  const given = configuredAccounts(input, new Map());
-  const { stored, generatedPassword, keep } =
-    input.configured === undefined && !given.chosen ? await openStored(input.file) : nothingStored;
-  const entries = new Map([...stored.map((entry) => [entry.account.username, entry] as const), ...given.entries]);
-  return { accounts: new Accounts({ entries, chosen: given.chosen }, input), generatedPassword, keep };
+  const document = await openDocument({ file: input.file, schema: Stored, initial: { accounts: [] } });
+  const { adminPassword, configured } = input;
+  const isFirst = configured === undefined && !adminPassword && document.data.accounts.length === 0;
+  if (!isFirst) {
+    return { accounts: new Accounts(document, input), generatedPassword: undefined, keep: () => Promise.resolve() };
+  }
+  const generatedPassword = readablePassword();
+  const admin = { username: 'admin', role: 'admin' as const, passwordHash: await hashPassword(generatedPassword) };
+  const accounts = new Accounts(document, input, admin);
+  return { accounts, generatedPassword, keep: () => accounts.keepGenerated() };
 }
 
 /** What is wrong with POSTERN_ADMIN_PASSWORD, if it is set. */
@@ -107,6 +114,7 @@ function configuredAccounts({ configured = [], adminPassword }: AccountsInput, o
       known?.from === 'environment'
         ? known
         : {
+            source: 'environment',
             account: { username: 'admin', role: 'admin' },
             hash: hashOf(adminPassword),
             plain: adminPassword,
@@ -132,33 +140,36 @@ function hashOf(password: string): Entry['hash'] {
 function configuredEntry(from: ConfiguredAccount): Entry {
   const { username, role, password, passwordHash } = from;
   const hash = passwordHash === undefined ? hashOf(password ?? '') : () => Promise.resolve(passwordHash);
-  return { account: { username, role }, hash, plain: password, from };
+  return { account: { username, role }, hash, plain: password, from, source: 'configuration' };
 }
 
-interface StoredAccounts {
-  readonly stored: readonly Entry[];
-  readonly generatedPassword: string | undefined;
-  readonly keep: () => Promise<void>;
+function storedEntry(from: StoredAccount, old: Roster['entries']): Entry {
+  const { username, role, passwordHash } = from;
+  const known = old.get(username);
+  if (known !== undefined && isDeepStrictEqual(known.from, from)) return known;
+  return { account: { username, role }, hash: () => Promise.resolve(passwordHash), from, source: 'data folder' };
 }
 
-const nothingToKeep = (): Promise<void> => Promise.resolve();
-const nothingStored: StoredAccounts = { stored: [], generatedPassword: undefined, keep: nothingToKeep };
-
-async function openStored(file: string): Promise<StoredAccounts> {
-  const document = await openDocument({ file, schema: Stored, initial: { accounts: [] } });
-  const { accounts } = document.data;
-  if (accounts.length > 0) {
-    return { stored: accounts.map(storedEntry), generatedPassword: undefined, keep: nothingToKeep };
-  }
-  const generatedPassword = readablePassword();
-  const admin = { username: 'admin', role: 'admin' as const, passwordHash: await hashPassword(generatedPassword) };
-  const keep = () => document.update(() => ({ accounts: [admin] }));
-  return { stored: [storedEntry(admin)], generatedPassword, keep };
+/** Configured accounts come before stored ones of their name. */
+function rosterOf(input: AccountsInput, stored: readonly StoredAccount[], old: Roster['entries']): Roster {
+  const given = configuredAccounts(input, old);
+  const counting = stored.filter(({ chosen }) => chosen === true || !given.chosen);
+  const entries = counting.map((one) => [one.username, storedEntry(one, old)] as const);
+  const chosen = given.chosen || counting.some((one) => one.chosen === true && one.role === 'admin');
+  return { entries: new Map([...entries, ...given.entries]), chosen };
 }
 
-function storedEntry({ username, role, passwordHash }: Account & { readonly passwordHash: string }): Entry {
-  return { account: { username, role }, hash: () => Promise.resolve(passwordHash), from: 'file' };
-}
+const hasAdmin = ({ entries }: Roster): boolean =>
+  [...entries.values()].some(({ account }) => account.role === 'admin');
+
+const listed = ({ account: { username, role }, source }: Entry): ListedAccount => ({ username, role, source });
+
+const refused = (pointer: string, message: string) =>
+  problem('invalid', { detail: message, errors: [{ pointer: `/${pointer}`, message }] });
+
+/** Names that can stand in a path and in HTTP Basic. */
+const usernameRule = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$/;
+const maxStored = 1000;
 
 /** 20 characters of 29 that cannot be confused with each other, in groups of five: 97 bits. */
 export function readablePassword(): string {
@@ -168,8 +179,11 @@ export function readablePassword(): string {
 }
 
 /** Accounts of the HTTP interface. Takes the same time for an unknown name. */
-export class Accounts {
-  readonly #input: AccountsInput;
+export class Accounts implements AccountList {
+  readonly #document: Document<z.output<typeof Stored>>;
+  /** The admin of the first start, until it is stored. */
+  #generated: StoredAccount | undefined;
+  #input: AccountsInput;
   readonly #key = randomBytes(32).toString('base64');
   readonly #running = new Map<string, Promise<Account | undefined>>();
   readonly #owner: string | undefined;
@@ -181,9 +195,11 @@ export class Accounts {
   #rememberSeconds: number | undefined;
   #verified: LRUCache<string, Account> | undefined;
 
-  constructor(roster: Roster, input: AccountsInput) {
-    this.#roster = roster;
+  constructor(document: Document<z.output<typeof Stored>>, input: AccountsInput, generated?: StoredAccount) {
+    this.#document = document;
     this.#input = input;
+    this.#generated = generated;
+    this.#roster = rosterOf(input, this.#stored, new Map());
     void this.#makeHashes();
     this.remember(input.rememberSeconds ?? 60);
     if (input.ownerToken !== undefined) this.#owner = this.#digest(ownerUsername, input.ownerToken);
@@ -203,20 +219,118 @@ export class Accounts {
   }
 
   /**
-   * Other accounts for a running server. Throws a start error when there would be none: a password that is made is
+   * Other accounts for a running server. Rejects with a start error when there would be none: a password that is made is
    * shown in a terminal, which only a start has.
    */
-  async prepare(configured: readonly ConfiguredAccount[] | undefined): Promise<PreparedAccounts> {
-    const given = configuredAccounts({ ...this.#input, configured }, this.#roster.entries);
-    const next = configured === undefined && !given.chosen ? await this.#fromFile() : given;
-    return {
+  prepare(configured: readonly ConfiguredAccount[] | undefined): Promise<PreparedAccounts> {
+    const input = { ...this.#input, configured };
+    const next = rosterOf(input, this.#stored, this.#roster.entries);
+    if (configured === undefined && next.entries.size === 0) {
+      const sentence =
+        'Without http.accounts, admin lives in accounts.json in the data folder, which is not there: a restart makes it and shows the password.';
+      return Promise.reject(startError(sentence));
+    }
+    return Promise.resolve({
       chosen: next.chosen,
       commit: () => {
-        const old = this.#roster;
-        this.#replaceRoster(next);
-        return () => this.#replaceRoster(old);
+        const [oldInput, old] = [this.#input, this.#roster];
+        this.#input = input;
+        this.#replaceRoster(rosterOf(input, this.#stored, old.entries));
+        return () => {
+          this.#input = oldInput;
+          this.#replaceRoster(rosterOf(oldInput, this.#stored, old.entries));
+        };
       },
-    };
+    });
+  }
+
+  get #stored(): readonly StoredAccount[] {
+    const { accounts } = this.#document.data;
+    return this.#generated === undefined ? accounts : [...accounts, this.#generated];
+  }
+
+  async keepGenerated(): Promise<void> {
+    const generated = this.#generated;
+    if (generated === undefined) return;
+    await this.#document.update(({ accounts }) => ({ accounts: [...accounts, generated] }));
+    this.#generated = undefined;
+  }
+
+  list(): readonly ListedAccount[] {
+    const all = [...this.#roster.entries.values()].map(listed);
+    return all.toSorted((a, b) => (a.username < b.username ? -1 : 1));
+  }
+
+  get(username: string): ListedAccount {
+    const entry = this.#roster.entries.get(username);
+    if (entry === undefined) throw problem('not-found', 'There is no such account.');
+    return listed(entry);
+  }
+
+  async add({ username, role, password }: NewAccount): Promise<ListedAccount> {
+    if (!usernameRule.test(username) || username === ownerUsername) {
+      throw refused('username', 'A name has 1 to 64 letters, digits or . _ @ + -, and begins with a letter or digit.');
+    }
+    const passwordHash = await newHash(password, username);
+    return this.#change(username, (accounts) => {
+      if (this.#roster.entries.has(username) || accounts.some((one) => one.username === username)) {
+        const message = `There is an account ${username} already.`;
+        throw problem('conflict', { detail: message, errors: [{ pointer: '/username', message }] });
+      }
+      if (accounts.length >= maxStored) throw problem('conflict', `There are ${maxStored} accounts already.`);
+      return [...accounts, { username, role, passwordHash, chosen: true }];
+    });
+  }
+
+  async change(username: string, { role, password }: AccountChange): Promise<ListedAccount> {
+    this.#requireStored(username);
+    const passwordHash = password === undefined ? undefined : await newHash(password, username);
+    return this.#change(username, (accounts) => {
+      this.#requireStored(username);
+      return accounts.map((one) =>
+        one.username === username
+          ? {
+              ...one,
+              ...(role !== undefined && { role }),
+              ...(passwordHash !== undefined && { passwordHash, chosen: true as const }),
+            }
+          : one,
+      );
+    });
+  }
+
+  async remove(username: string): Promise<void> {
+    this.#requireStored(username);
+    await this.#store((accounts) => {
+      this.#requireStored(username);
+      return accounts.filter((one) => one.username !== username);
+    });
+  }
+
+  #requireStored(username: string): void {
+    const { source } = this.get(username);
+    if (source === 'data folder') return;
+    const place = source === 'configuration' ? 'the configuration (http.accounts)' : 'POSTERN_ADMIN_PASSWORD';
+    throw problem('conflict', `${username} comes from ${place}: change it there.`);
+  }
+
+  async #change(username: string, change: ChangeStored): Promise<ListedAccount> {
+    await this.#store(change);
+    return this.get(username);
+  }
+
+  /** Durable first, then in force. */
+  async #store(change: ChangeStored): Promise<void> {
+    await this.keepGenerated();
+    await this.#document.update(({ accounts }) => {
+      const next = change(accounts);
+      const roster = rosterOf(this.#input, next, this.#roster.entries);
+      if (hasAdmin(this.#roster) && !hasAdmin(roster)) {
+        throw problem('conflict', 'This is the last admin: add another first.');
+      }
+      return { accounts: [...next] };
+    });
+    this.#replaceRoster(rosterOf(this.#input, this.#stored, this.#roster.entries));
   }
 
   /**
@@ -237,16 +351,6 @@ export class Accounts {
     this.#making = false;
   }
 
-  async #fromFile(): Promise<Roster> {
-    const { stored, generatedPassword } = await openStored(this.#input.file);
-    if (generatedPassword !== undefined) {
-      throw startError(
-        'Without http.accounts, admin lives in accounts.json in the data folder, which is not there: a restart makes it and shows the password.',
-      );
-    }
-    return { entries: new Map(stored.map((entry) => [entry.account.username, entry])), chosen: false };
-  }
-
   /** Cached passwords of removed or changed accounts are dropped. */
   #replaceRoster(next: Roster): void {
     this.#roster = next;
@@ -256,6 +360,10 @@ export class Accounts {
     }
     for (const [leave, account] of this.#goingOn) if (!this.isInForce(account)) leave();
     for (const changed of this.#changed) changed();
+  }
+
+  has(username: string): boolean {
+    return this.#roster.entries.has(username);
   }
 
   /** False for an account that was removed or changed. */
@@ -338,6 +446,15 @@ export class Accounts {
   #digest(username: string, password: string): string {
     return hash('sha256', `${this.#key}${username.length}:${username}${password}`, 'base64');
   }
+}
+
+type ChangeStored = (accounts: readonly StoredAccount[]) => readonly StoredAccount[];
+
+/** @throws Problem `invalid` for a password that is too short or easy to guess */
+async function newHash(password: string, username: string): Promise<string> {
+  const complaint = passwordComplaint(password, username);
+  if (complaint !== undefined) throw refused('password', complaint);
+  return hashPassword(password);
 }
 
 const owner: Account = { username: ownerUsername, role: 'admin' };

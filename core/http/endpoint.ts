@@ -198,6 +198,8 @@ export interface Endpoint<
    * the page of the form, with each message beside its field.
    */
   readonly again?: (form: RefusedForm<z.output<P>, z.output<Q>>) => Response | Promise<Response>;
+  /** False for a call that changes nothing, though it is no GET: the audit log leaves it out when it succeeds. */
+  readonly changes?: false;
   /** Hidden on the landing page (favicon). */
   readonly hidden?: boolean;
   /** For the page, the model as the view needs it; JSON callers get the model itself. */

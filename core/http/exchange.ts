@@ -25,7 +25,7 @@ export interface Exchange {
   params: Readonly<Record<string, string>>;
   /** The page of the form, where the form says it itself. */
   page: string | undefined;
-  /** The answer only asks to confirm: nothing was done. */
+  /** Nothing was changed: the answer only asks to confirm, or counts what would be. */
   asked: boolean;
   /** What the audit log shall say beside who, where and what status. */
   audit: AuditNote | undefined;

@@ -9,7 +9,7 @@ import {
   unconfirmed,
   writeResponse,
 } from './response.js';
-import type { Response } from './endpoint.js';
+import type { HandlerInput, Response } from './endpoint.js';
 import type { Context, ExchangeState, Next, Middleware } from './exchange.js';
 import type { Notices, Pages } from './pages.js';
 
@@ -34,11 +34,18 @@ export function handler(pages: Pages, notices: Notices): Middleware {
     const result = await runAs(mark, () => endpoint.handle(input));
     const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
     exchange.audit = response.audit;
-    exchange.asked = response.view === confirmationView;
+    exchange.asked = endpoint.changes === false || isQuestion(response) || isDryRun(input);
     const pageModel = () => endpoint.page?.(response.model, input) ?? asObject(response.model);
     await writeResponse(ctx, response, pageModel, { pages, notices });
   };
 }
+
+/** A page that only asks; the names of those of plugins end in `question.njk`. */
+const isQuestion = ({ view }: Response): boolean =>
+  view === confirmationView || view?.endsWith('question.njk') === true;
+
+const isDryRun = ({ query, body }: HandlerInput<unknown, unknown, unknown>): boolean =>
+  [query, body].some((given) => (Object(given) as { dryRun?: unknown }).dryRun === true);
 
 /** RFC 9110 §13.1.1, for endpoints that can tell their tag beforehand. */
 async function refuseOldTag({ matched: { route }, input }: ExchangeState): Promise<void> {

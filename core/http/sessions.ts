@@ -197,7 +197,13 @@ export class Sessions {
     const time = (milliseconds: number): string => new Date(milliseconds).toISOString();
     await this.#document?.update(() => ({
       sessions: this.#fit().map(({ id, digest, username, role, passwordHash, address, browser, since, lastUsed }) => ({
-        ...{ id, digest, username, role, passwordHash, address, browser },
+        id,
+        digest,
+        username,
+        role,
+        passwordHash,
+        address,
+        browser,
         since: time(since),
         lastUsed: time(lastUsed),
       })),

@@ -52,7 +52,7 @@ export interface ShellInput {
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
   /** Learns of attempts to sign in. */
-  readonly signIns?: Pick<SignInHistory, 'record'>;
+  readonly signIns?: Pick<SignInHistory, 'record' | 'addNames'>;
   /** A missing value in a view is an error; for tests. */
   readonly strictViews?: boolean;
 }
@@ -155,6 +155,7 @@ class Shell implements HttpShell {
       clock,
       log,
     });
+    input.signIns?.addNames(['page', 'basic'], (given) => (input.accounts.has(given) ? given : undefined));
     this.#access = new AccessControl({
       accounts: input.accounts,
       sessions: this.#sessions,

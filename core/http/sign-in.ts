@@ -132,6 +132,7 @@ const signIn = ({ access, sessions, settings }: SignInDeps) =>
     },
     answer: z.object({ username: z.string(), role: z.enum(['read', 'operate', 'admin']), next: z.string() }),
     problems: ['unauthorized', 'too-many-requests'],
+    changes: false,
     cache: 'no-store',
     handle: async ({ body: { username, password, next: given }, request }) => {
       const ctx = contextOf(request);
@@ -163,6 +164,7 @@ const signOut = ({ sessions }: SignInDeps) =>
     group,
     access: 'public',
     answer: z.object({ ended: z.int() }),
+    changes: false,
     cache: 'no-store',
     handle: async ({ request }) => {
       const ctx = contextOf(request);

@@ -26,6 +26,8 @@ export interface AuditQuery {
   /** Part of the path with its parameters. */
   readonly path?: string | undefined;
   readonly action?: string | undefined;
+  /** Carried out, or refused. */
+  readonly result?: 'done' | 'refused' | undefined;
   /** ISO 8601, inclusive. */
   readonly since?: string | undefined;
   /** ISO 8601, exclusive. */
@@ -177,7 +179,7 @@ function parse(text: string): AuditEntry | undefined {
 }
 
 function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
-  const { who, from, method, path, action, since, until } = query;
+  const { who, from, method, path, action, result, since, until } = query;
   const [earliest, latest] = [since, until].map((time) => (time === undefined ? undefined : Date.parse(time)));
   const has = (text: string | null | undefined, part: string | undefined) =>
     part === undefined || (text ?? '').toLowerCase().includes(part.toLowerCase());
@@ -189,6 +191,7 @@ function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
       (method === undefined || entry.method === method) &&
       has(pathOf(entry), path) &&
       has(entry.action, action) &&
+      (result === undefined || (result === 'done') === entry.status < 400) &&
       (earliest === undefined || at >= earliest) &&
       (latest === undefined || at < latest)
     );

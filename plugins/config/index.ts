@@ -3,10 +3,12 @@ import { isDeepStrictEqual } from 'node:util';
 import { configurationSources } from '../../core/contracts/configuration-source.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { configuration, reloading } from '../../core/contracts/server.js';
+import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { isProblem } from '../../core/problem.js';
 import { parseNetworks } from '../../core/net/networks.js';
 import { auditEndpoint } from './http/audit-endpoint.js';
+import { signInsEndpoint } from './http/sign-ins-endpoint.js';
 import { FileWatch } from './file-watch.js';
 import { maintenanceHook, newMessageHook } from './hooks.js';
 import { reloadCommand } from './reload-command.js';
@@ -23,10 +25,10 @@ import { Sync, type SyncInput } from './sync/sync.js';
 export const config = definePlugin({
   name: 'config',
   options: ConfigOptions,
-  needs: { configuration, lifecycle, reloading },
+  needs: { configuration, lifecycle, reloading, signInHistory },
   provides: { configurationSources },
   commands: [reloadCommand],
-  async setup(context, { options, configuration, lifecycle, reloading }) {
+  async setup(context, { options, configuration, lifecycle, reloading, signInHistory: history }) {
     const { health, http, log, onClose, smtp } = context;
     let settings = options;
     const current = (): typeof settings => settings;
@@ -75,7 +77,7 @@ export const config = definePlugin({
     health.check('sync', () => ({ ...sync.health(), page: '/config/sync/status' }));
     http.mount(configEndpoints({ configuration, reloading, sync, settings: current }));
     http.mount(syncEndpoints(sync));
-    http.mount([auditEndpoint(join(configuration.data, 'logs'))]);
+    http.mount([auditEndpoint(join(configuration.data, 'logs')), signInsEndpoint(history)]);
     http.navigate({ title: 'Audit', href: '/audit', order: 95, role: 'admin', group: 'Admin' });
     http.navigate({ title: 'Configuration', href: '/config', order: 90, role: 'admin', group: 'Admin' });
     return {

@@ -1,5 +1,6 @@
 import { directory, type Directory, type MailUser } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
+import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import type { Address } from '../../core/mime/address.js';
 import { definePlugin } from '../../core/plugin.js';
 import { AttemptLimiter } from '../../core/auth/rate.js';
@@ -30,9 +31,12 @@ const postmasterSeconds = 300;
 export const usersElsewhere = definePlugin({
   name: 'users',
   options: UsersOptions,
-  needs: { configuration, directory },
+  needs: { configuration, directory, signInHistory },
   commands: [userCommandElsewhere],
-  async setup({ http, smtp, metrics, health, every, clock, log }, { options, configuration, directory: users }) {
+  async setup(
+    { http, smtp, metrics, health, every, clock, log },
+    { options, configuration, directory: users, signInHistory: history },
+  ) {
     let settings: UsersSettings = options;
     const domains = (): readonly string[] => configuration.domains;
     const canonical = (username: string): string => canonicalUsername(username, domains());
@@ -51,7 +55,7 @@ export const usersElsewhere = definePlugin({
     smtp.on('rcptTo', { order: 'route', after: '*' }, recipientHook(recipients(users, configuration, postmaster)));
     http.navigate({ title: 'Users', href: '/users', order: 30, role: 'read', group: 'Mail' });
     const roster = { list: async () => (await users.list()).map(detailsOf) };
-    http.mount(lookingEndpoints({ roster, directory: users, domains, signIns, count, editable: false }));
+    http.mount(lookingEndpoints({ roster, directory: users, domains, signIns, count, history, editable: false }));
 
     let hasPostmaster = true;
     const look = async (): Promise<void> => {

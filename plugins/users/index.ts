@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { directory } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
+import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
 import { AttemptLimiter } from '../../core/auth/rate.js';
@@ -22,11 +23,14 @@ const signInLimitMs = 30_000;
 const usersOfFile = definePlugin({
   name: 'users',
   options: UsersOptions,
-  needs: { configuration },
+  needs: { configuration, signInHistory },
   provides: { directory },
   commands: [userCommand],
   checks: [usersCheck],
-  async setup({ http, smtp, metrics, health, clock, log, onClose }, { options, configuration }) {
+  async setup(
+    { http, smtp, metrics, health, clock, log, onClose },
+    { options, configuration, signInHistory: history },
+  ) {
     let settings: UsersSettings = options;
     const records = await openUserRecords(join(configuration.data, options.file));
     await ensurePostmaster(records, { settings, configuration, clock });
@@ -35,6 +39,7 @@ const usersOfFile = definePlugin({
     const signIns = new SignIns(userDirectory, limiter(settings));
     const count = usersMetrics(metrics, () => records.count);
     const postmaster = () => postmasterName(settings, configuration.domains);
+    onClose(history.addNames(['smtp', 'authenticate'], (given) => userDirectory.find(given)?.username));
     // Postmaster is in the first domain.
     onClose(
       configuration.watch?.(() => ensurePostmaster(records, { settings, configuration, clock })) ?? (() => undefined),
@@ -56,6 +61,7 @@ const usersOfFile = definePlugin({
         domains: () => configuration.domains,
         signIns,
         count,
+        history,
         editable: true,
       }),
     );

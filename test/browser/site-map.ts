@@ -10,6 +10,7 @@ const collections = new Set([
   'messages',
   'drafts',
   'users',
+  'accounts',
   'heapdumps',
   'destinations',
   'quarantine',

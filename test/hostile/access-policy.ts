@@ -31,7 +31,7 @@ const policy: readonly Rule[] = [
   { match: /^POST \/client\/queue\/recover$/, access: ['admin'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
-  { match: /^\w+ \/(?:config|system|logs|audit)(?:\/|$)/, access: ['admin'] },
+  { match: /^\w+ \/(?:config|system|logs|audit|sign-ins|accounts)(?:\/|$)/, access: ['admin'] },
 ];
 
 /** A line for each endpoint that has no rule, or another access than its rule says. */

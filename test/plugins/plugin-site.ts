@@ -2,8 +2,10 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { provide, type ProvidedService } from '../../core/contracts/service.js';
 import { type Clock, systemTimers } from '../../core/clock.js';
+import { FileSignInHistory } from '../../core/auth/sign-in-history.js';
 import { lifecycle } from '../../core/contracts/lifecycle.js';
 import { serverLog } from '../../core/contracts/server-log.js';
+import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { stallWatch } from '../../core/contracts/stall-watch.js';
 import { catalogue, configuration, healthOverview, metricsExposition, reloading } from '../../core/contracts/server.js';
 import type { Configuration, EffectiveValue, Reloading } from '../../core/contracts/server.js';
@@ -23,6 +25,7 @@ export interface PluginSite extends OpenedShell {
   readonly running: RunningPlugin;
   readonly pipeline: Pipeline;
   readonly health: HealthRegistry;
+  readonly signIns: FileSignInHistory;
   /** What the plugin reads as the log of the server; nothing but the test writes to it. */
   readonly serverLog: OpenedLog;
   /** Aborted, the server is said to stop. */
@@ -40,7 +43,7 @@ export interface PluginSiteInput {
   /** A configuration that never changes if absent. */
   readonly reloading?: Reloading;
   /** What other plugins would lend. */
-  readonly lent?: readonly ProvidedService[];
+  readonly lent?: readonly ProvidedService[] | ((shell: OpenedShell) => readonly ProvidedService[]);
 }
 
 const unchanging: Reloading = {
@@ -60,6 +63,8 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
   const health = new HealthRegistry({ clock });
   const { shell: http, metrics, data } = opened;
   const stopping = new AbortController();
+  const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
+  atEnd(t, () => signIns.close());
   const logged = openLog({
     folder: join(data, 'logs'),
     level: 'trace',
@@ -70,12 +75,13 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
   });
   atEnd(t, () => logged.close());
   const lent = [
-    ...(input.lent ?? []),
+    ...(typeof input.lent === 'function' ? input.lent(opened) : (input.lent ?? [])),
     provide(configuration, { ...input.configuration, data }),
     provide(reloading, input.reloading ?? unchanging),
     provide(healthOverview, health),
     provide(metricsExposition, metrics.exposition),
     provide(serverLog, logged.source),
+    provide(signInHistory, signIns),
     provide(stallWatch, noWatchdog),
     provide(lifecycle, { stopping: stopping.signal, remainingMs: () => Infinity, started: Promise.resolve() }),
     provide(catalogue, {
@@ -108,6 +114,7 @@ export async function openPluginSite(t: Ending, plugin: Plugin, input: PluginSit
     running,
     pipeline,
     health,
+    signIns,
     serverLog: logged,
     stopping,
     json: async (path, status = 200) =>

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
+import { wordsOf } from '../audit-words.js';
 import { pathOf, readAudit, type AuditEntry, type AuditPage } from '../audit-trail.js';
 
 const word = (what: string) => z.string().trim().max(200).optional().describe(what);
@@ -21,6 +22,10 @@ const Query = z.strictObject({
     .describe('The HTTP method; LOCAL is what did not come over HTTP: SIGHUP, the file watch, sync.'),
   path: word('Part of the path.'),
   action: word('Part of what was done, in the words of the endpoint.'),
+  result: z
+    .enum(['done', 'refused', 'all'])
+    .default('done')
+    .describe('Changes that were carried out, those that were refused, or both.'),
   since: time('Only from then on.'),
   until: time('Only before then.'),
   limit: z.int().min(1).max(1000).default(50).describe('Entries of one page.'),
@@ -65,18 +70,44 @@ export function auditEndpoint(folder: string): AnyEndpoint {
       ...model,
       items: model.items.map(rowOf),
       query,
-      filtered: Object.entries(query).some(([name, value]) => name !== 'limit' && value !== undefined),
+      filtered: Object.entries(query).some(
+        ([name, value]) => name !== 'limit' && value !== undefined && value !== 'done',
+      ),
+      results: [
+        { value: 'done', label: 'done' },
+        { value: 'refused', label: 'refused' },
+        { value: 'all', label: 'both' },
+      ],
       methods: [{ value: '', label: 'any' }, ...methods.map((method) => ({ value: method, label: method }))],
       listPath: request.listPath,
     }),
-    handle: ({ query }) => readAudit(folder, query),
+    handle: ({ query: { result, ...query } }) => readAudit(folder, { ...query, ...(result !== 'all' && { result }) }),
   });
 }
 
 const rowOf = (entry: AuditEntry) => ({
   ...entry,
   path: pathOf(entry),
+  words: wordsOf(entry),
+  isDone: entry.status < 400,
   tone: entry.status < 400 ? 'good' : entry.status < 500 ? 'warn' : 'bad',
-  counted: Object.entries(entry.counts ?? {}).map(([name, count]) => `${name} ${count}`),
-  selected: entry.selector === undefined ? '' : JSON.stringify(entry.selector),
+  details: detailsOf(entry),
 });
+
+/** What the sentence leaves out, as names and values. */
+function detailsOf({ selector, counts, requestId, method }: AuditEntry) {
+  const fields =
+    typeof selector === 'object' && selector !== null && !Array.isArray(selector)
+      ? Object.entries(selector)
+      : selector === undefined
+        ? []
+        : [['for', selector] as const];
+  const shown = [...fields, ...Object.entries(counts ?? {})].map(([label, value]: readonly [string, unknown]) => ({
+    label,
+    value: (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).slice(0, maxDetail),
+  }));
+  return [...shown, { label: method === 'LOCAL' ? 'reload' : 'request', value: requestId, code: true }];
+}
+
+/** Characters of a value. */
+const maxDetail = 1000;

@@ -147,6 +147,7 @@ const explainingOne = ({ explaining }: PipelineDeps) =>
     summary: 'Explain what would happen to a mail, step by step; nothing is sent or stored',
     group,
     access: 'read',
+    changes: false,
     body: { kind: 'fields', schema: Question, limit: 256 * 1024 },
     answer: ExplanationAnswer,
     view: 'explanation.njk',

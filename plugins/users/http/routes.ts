@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth/password.js';
 import type { Directory } from '../../../core/contracts/directory.js';
+import type { SignInEntry, SignInHistory } from '../../../core/contracts/sign-in-history.js';
 import {
   type Account,
   type AnyEndpoint,
@@ -21,6 +22,7 @@ interface LookingDeps {
   readonly domains: () => readonly string[];
   readonly signIns: SignIns;
   readonly count: CountSignIn;
+  readonly history: SignInHistory;
   /** Users can be changed here. */
   readonly editable: boolean;
 }
@@ -106,13 +108,14 @@ const userExists = ({ directory }: LookingDeps) =>
     }),
   });
 
-const authenticate = ({ directory, signIns, count }: LookingDeps) =>
+const authenticate = ({ directory, signIns, count, history }: LookingDeps) =>
   defineEndpoint({
     method: 'POST',
     path: '/users/authenticate',
     summary: 'Check the password of a mail user; 429 after repeated failures',
     group,
     access: 'operate',
+    changes: false,
     body: { kind: 'fields', schema: CredentialsBody, limit: 16 * 1024 },
     answer: z.object({ source: z.string(), username: z.string(), authenticated: z.boolean() }),
     cache: 'no-store',
@@ -120,6 +123,9 @@ const authenticate = ({ directory, signIns, count }: LookingDeps) =>
       const { remoteAddress: address } = request;
       const result = await signIns.attempt({ username, password, address, exempt: false });
       count('http', result.outcome);
+      const name = result.outcome === 'accepted' ? result.user.username : username;
+      const shown = result.outcome === 'limited' ? 'deferred' : result.outcome;
+      history.record({ username: name, address, protocol: 'authenticate', result: shown });
       if (result.outcome === 'limited') throw tooManyFailures(result.retryAfter);
       return { source: directory.source, username, authenticated: result.outcome === 'accepted' };
     },
@@ -156,7 +162,10 @@ const addUser = ({ roster }: UserRouteDeps) =>
     },
   });
 
-const userPage = ({ roster, domains }: UserRouteDeps) =>
+/** Sign-ins that the page of a user shows. */
+const shownSignIns = 10;
+
+const userPage = ({ roster, domains, history }: UserRouteDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/users/{username}',
@@ -168,18 +177,25 @@ const userPage = ({ roster, domains }: UserRouteDeps) =>
     answer: UserAnswer,
     view: 'user.njk',
     cache: 'no-store',
-    handle: ({ params }) => {
-      const user = roster.get(params.username);
-      return respond({ model: user, etag: userVersion(user) });
+    handle: async ({ params, request }) => {
+      const user: PageUser = roster.get(params.username);
+      if (request.representation !== 'html') return respond({ model: user, etag: userVersion(user) });
+      const { items } = await history.find({ username: user.username, limit: shownSignIns });
+      const etag = `${userVersion(user)}.${items[0]?.last ?? ''}.${items[0]?.count ?? 0}`;
+      return respond({ model: { ...user, signIns: items }, etag });
     },
-    page: (user: UserDetails) => ({
+    page: ({ signIns, ...user }: PageUser) => ({
       user,
+      signIns,
       mailbox: `/store/${user.domain}/${encodeURIComponent(partsOf(user.username).local)}`,
       path: pathOf(user),
       domains: domains(),
       passwordRule,
     }),
   });
+
+/** For the page, with the latest sign-ins. */
+type PageUser = UserDetails & { readonly signIns?: readonly SignInEntry[] };
 
 const changeUser = ({ roster }: UserRouteDeps) =>
   defineEndpoint({

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
 import { type Clock, systemClock } from '../../../core/clock.js';
-import { openAccounts } from '../../../core/http/accounts.js';
+import { type Accounts, openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions, type HttpSettings } from '../../../core/http/options.js';
 import { createHttpShell, type HttpShell } from '../../../core/http/shell.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
@@ -15,6 +15,7 @@ export const root = fileURLToPath(new URL('../../../../', import.meta.url));
 
 export interface OpenedShell {
   readonly shell: HttpShell;
+  readonly accounts: Accounts;
   readonly metrics: Metrics;
   readonly url: string;
   readonly port: number;
@@ -96,6 +97,7 @@ export async function openShell(
   const url = `http://127.0.0.1:${port}`;
   return {
     shell,
+    accounts: opened.accounts,
     metrics,
     url,
     port,

@@ -1,5 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { FileSignInHistory } from '../../../core/auth/sign-in-history.js';
 import { systemClock } from '../../../core/clock.js';
 import type { Configuration } from '../../../core/contracts/server.js';
 import type { HealthCheck } from '../../../core/contracts/health.js';
@@ -46,7 +47,14 @@ export async function openServer(test: Ending, input: ServerInput = {}): Promise
     domains: input.domains ?? ['example.org', 'example.net'],
     hostname: 'mx.example.org',
   };
-  const lent = await plugin.setup(context, { options: UsersOptions.parse(input.options ?? {}), configuration });
+  const signInHistory = await FileSignInHistory.open({
+    folder: join(http.data, 'sign-ins'),
+    clock: systemClock,
+    log: silent,
+  });
+  atEnd(test, () => signInHistory.close());
+  const options = UsersOptions.parse(input.options ?? {});
+  const lent = await plugin.setup(context, { options, configuration, signInHistory });
   const { reconfigure } = lent as { reconfigure: (options: unknown) => Promise<void> };
   return {
     http,

@@ -1,0 +1,37 @@
+import type { Role } from '../http/endpoint.js';
+import { service } from './service.js';
+
+/** An account of the HTTP interface. */
+export interface ListedAccount {
+  readonly username: string;
+  readonly role: Role;
+  /** Where it is kept; only accounts of the data folder can be changed here. */
+  readonly source: 'configuration' | 'environment' | 'data folder';
+}
+
+export interface AccountChange {
+  readonly role?: Role | undefined;
+  readonly password?: string | undefined;
+}
+
+export interface NewAccount {
+  readonly username: string;
+  readonly role: Role;
+  readonly password: string;
+}
+
+/**
+ * Who signs in to the HTTP interface. Changes are durable and in force when they resolve, and end the sessions of their
+ * account. They reject with the problems `invalid`, `conflict` (a name that is taken, an account that is kept elsewhere,
+ * the last admin) and `not-found`.
+ */
+export interface AccountList {
+  /** In order of their names. */
+  list(): readonly ListedAccount[];
+  /** @throws Problem `not-found` */
+  get(username: string): ListedAccount;
+  add(account: NewAccount): Promise<ListedAccount>;
+  change(username: string, change: AccountChange): Promise<ListedAccount>;
+  remove(username: string): Promise<void>;
+}
+export const accountList = service<AccountList>('postern.accounts');

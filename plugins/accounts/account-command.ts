@@ -1,0 +1,115 @@
+import { z } from 'zod';
+import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
+import { askNewPassword } from '../../core/cli/terminal.js';
+import type { AccountList, ListedAccount } from '../../core/contracts/accounts.js';
+import type { OwnerAnswer, OwnerCall } from '../../core/contracts/server.js';
+import { startError } from '../../core/problem.js';
+
+const usage = [
+  'postern account add NAME ROLE     add an account of the HTTP interface: read, operate or admin; asks for a password',
+  'postern account list              names, roles and where each is kept',
+  'postern account password NAME     ask for a new password; sessions of the account end',
+  'postern account remove NAME       remove an account; its sessions end',
+] as const;
+
+const Role = z.enum(['read', 'operate', 'admin']);
+
+/** What the command needs of the accounts, here or in a running server. */
+type Accounts = Pick<AccountList, 'add' | 'change' | 'remove'> & {
+  list(): readonly ListedAccount[] | Promise<readonly ListedAccount[]>;
+};
+
+/** Opens the accounts of a data folder that no server has open. */
+type OpenStored = (input: Pick<CommandInput<unknown>, 'configuration' | 'clock'>) => Promise<AccountList>;
+
+/** `postern account …`. Passwords are asked for, never taken from the command line, where others could read them. */
+export const accountCommand = (openStored: OpenStored): Command<unknown> => ({
+  name: 'account',
+  summary: 'Accounts of the HTTP interface: add, list, change the password, remove',
+  usage,
+  run: (input) => run(input, openStored),
+});
+
+async function run(input: CommandInput<unknown>, openStored: OpenStored): Promise<void> {
+  const [word = '', ...args] = input.args;
+  const { terminal } = input;
+  const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
+  if (action === undefined || args.length !== action.words) throw wrongUsage();
+  const { owner } = input;
+  const accounts = owner === undefined ? await openStored(input) : remoteAccounts(owner);
+  await action.run(accounts, terminal, args);
+  if (owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
+}
+
+interface Action {
+  /** Number of words after the action. */
+  readonly words: number;
+  run(accounts: Accounts, terminal: Terminal, args: readonly string[]): Promise<void>;
+}
+
+const actions: Readonly<Record<string, Action>> = {
+  list: {
+    words: 0,
+    run: async (accounts, terminal) => {
+      for (const { username, role, source } of await accounts.list())
+        terminal.print(`${username}  (${role}; ${source})`);
+    },
+  },
+  add: {
+    words: 2,
+    run: async (accounts, terminal, [username = '', word]) => {
+      const role = Role.safeParse(word).data;
+      if (role === undefined) throw wrongUsage();
+      await accounts.add({ username, role, password: await newPassword(terminal) });
+      terminal.print(`${username} was added.`);
+    },
+  },
+  password: {
+    words: 1,
+    run: async (accounts, terminal, [username = '']) => {
+      await accounts.change(username, { password: await newPassword(terminal) });
+      terminal.print(`${username} has a new password.`);
+    },
+  },
+  remove: {
+    words: 1,
+    run: async (accounts, terminal, [username = '']) => {
+      if (terminal.interactive) {
+        const answer = await terminal.ask(`Remove the account ${username}? Type yes: `);
+        if (answer.trim().toLowerCase() !== 'yes') throw startError('Nothing was removed.');
+      }
+      await accounts.remove(username);
+      terminal.print(`${username} was removed.`);
+    },
+  },
+};
+
+const wrongUsage = () => startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
+
+async function newPassword(terminal: Terminal): Promise<string> {
+  const password = await askNewPassword(terminal);
+  if (password === '') throw startError('No password was given: nothing was changed.');
+  return password;
+}
+
+const Listed = z.object({
+  username: z.string(),
+  role: Role,
+  source: z.enum(['configuration', 'environment', 'data folder']),
+});
+
+function remoteAccounts(call: OwnerCall): Accounts {
+  const pathOf = (username: string) => `/accounts/${encodeURIComponent(username)}`;
+  return {
+    list: async () => answered(await call('GET', '/accounts'), z.object({ accounts: z.array(Listed) })).accounts,
+    add: async (account) => answered(await call('POST', '/accounts', account), Listed),
+    change: async (username, change) => answered(await call('PATCH', pathOf(username), change), Listed),
+    remove: async (username) => void answered(await call('DELETE', pathOf(username)), z.unknown()),
+  };
+}
+
+function answered<T>({ status, body }: OwnerAnswer, schema: z.ZodType<T>): T {
+  if (status < 400) return schema.parse(body);
+  const told = z.object({ title: z.string().optional(), detail: z.string().optional() }).safeParse(body).data;
+  throw startError(told?.detail ?? told?.title ?? `The running server refused this with status ${status}.`);
+}
