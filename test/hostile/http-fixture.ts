@@ -62,14 +62,14 @@ export class HttpFixture {
     return rawExchange(this.port, `${head.join('\r\n')}\r\n\r\n${body}`, isEndless);
   }
 
-  /** Names and contents of everything on disk but the logs and the lock. */
+  /** Names and contents of everything on disk but the logs, the history of sign-ins and the lock. */
   async tree(): Promise<string> {
     const hash = createHash('sha256');
     const entries = await readdir(this.server.folder, { recursive: true, withFileTypes: true });
     const paths = entries.map((entry) => ({ entry, path: join(entry.parentPath, entry.name) }));
     for (const { entry, path } of paths.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
       // The queue notes the time in its journal, whoever asks what.
-      if (/[\\/](logs|journal)([\\/]|$)|\.lock$/.test(path)) continue;
+      if (/[\\/](logs|journal|sign-ins)([\\/]|$)|\.lock$/.test(path)) continue;
       hash.update(`${relative(this.server.folder, path)}\0`);
       if (entry.isFile()) hash.update(await readFile(path));
       if (entry.isSymbolicLink()) hash.update(await readlink(path));
