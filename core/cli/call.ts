@@ -1,7 +1,6 @@
 import { lockOwner } from '../host/owner-call.js';
-import { configure } from '../main.js';
+import { configure, type StartOptions } from '../main.js';
 import { startError, usageError } from '../problem.js';
-import type { CommandCall } from './command-line.js';
 import { answered, type CommandEnvironment, runningServer } from './command.js';
 import { z } from 'zod';
 
@@ -12,7 +11,11 @@ const Method = z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE']);
  *
  * @throws start error with the server's reason when it refuses
  */
-export async function callServer({ args, options }: CommandCall, environment: CommandEnvironment): Promise<number> {
+export async function callServer(
+  args: readonly string[],
+  options: StartOptions,
+  environment: CommandEnvironment,
+): Promise<number> {
   const [verb = '', path = '', text] = args;
   const method = Method.safeParse(verb.toUpperCase()).data;
   if (method === undefined) throw usageError(`There is no method ${verb}: use ${Method.options.join(', ')}.`);

@@ -96,7 +96,7 @@ export const coreCommands: readonly BuiltInCommand[] = [
     words: 'call',
     takes: ['METHOD', 'PATH', '[JSON]'],
     summary: 'call any endpoint of the running server as its owner, and print the answer',
-    run: async (call, environment) => (await import('./call.js')).callServer(call, environment),
+    run: async ({ args, options }, environment) => (await import('./call.js')).callServer(args, options, environment),
   },
   {
     words: 'password hash',

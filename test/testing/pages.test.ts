@@ -58,7 +58,8 @@ test('a page is rendered in our layout, for those who may see it', async (t) => 
   assert.match(page.text, /Words a & b/);
   assert.match(page.headers['content-type'] ?? '', /^text\/html/);
   assert.match(page.html, /href="\/words"/, 'the link in the navigation');
-  assert.equal((await site.page('/words', { role: null })).status, 401);
+  const unknown = await site.page('/words', { role: null });
+  assert.deepEqual([unknown.status, unknown.headers['location']], [303, '/sign-in?next=%2Fwords']);
   assert.equal((await site.page('/nothing')).status, 404);
 });
 

@@ -527,7 +527,7 @@ test('below /client', async (t) => {
     const Removed = z.object({ removed: z.string() });
     await fixture.call(Removed, `${list}/two-bytes`, { method: 'DELETE' });
     assert.deepEqual((await readdir(folder)).sort(), ['a-folder', 'a-link']);
-    assert.match(await server.admin.page('/audit'), /quarantine\.remove/);
+    assert.match(await server.admin.page('/audit'), /removed the quarantined file/);
   });
 
   await t.test('a reply is explained', async () => {
