@@ -38,8 +38,8 @@ const keptDays = 90;
  * Entries of a day in each class, so that none takes the place of another: an anonymous client can add to the last two
  * alone.
  */
-const mostOfDay = { accepted: 5000, known: 500, unknown: 500 } as const;
-type Class = keyof typeof mostOfDay;
+const maxOfDay = { accepted: 5000, known: 500, unknown: 500 } as const;
+type Class = keyof typeof maxOfDay;
 
 const maxNameLength = 100;
 /** Names that signed in during the kept days. */
@@ -162,7 +162,7 @@ export class FileSignInHistory implements SignInHistory {
   #count(entry: Counted): void {
     const known = this.#entries.get(keyOf(entry));
     const kind = classOf(entry);
-    if (known === undefined && this.#sizes[kind] >= mostOfDay[kind]) {
+    if (known === undefined && this.#sizes[kind] >= maxOfDay[kind]) {
       // Without an address there are few of them.
       const rest = { ...entry, address: '', names: 'several' as const };
       const sum = this.#entries.get(keyOf(rest));

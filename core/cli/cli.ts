@@ -1,4 +1,4 @@
-import { type CommandLine, completedCommands, findCommand, readCommandLine, usage, usageOf } from './command-line.js';
+import { type CommandLine, completedCommands, findCommand, readCommandLine, usage, helpOf } from './command-line.js';
 import { builtInCommands } from '../../plugins/commands.js';
 import { version } from '../host/installation.js';
 import type { CommandEnvironment } from './command.js';
@@ -44,7 +44,7 @@ async function run(line: CommandLine): Promise<number> {
 /** About one command, or about all. */
 async function help(word: string): Promise<void> {
   const { builtIns } = await import('../main.js');
-  environment.print(usageOf(word, builtInCommands, builtIns) ?? usage(builtInCommands, builtIns));
+  environment.print(helpOf(word, builtInCommands, builtIns) ?? usage(builtInCommands, builtIns));
 }
 
 async function completion(shell: string): Promise<void> {

@@ -152,7 +152,7 @@ export function completedCommands(builtIn: readonly BuiltInCommand[], plugins: r
 const completionSummary = 'print a script that completes commands: bash, zsh or fish';
 
 /** Text of `postern COMMAND --help`; undefined for an unknown command. */
-export function usageOf(
+export function helpOf(
   word: string,
   builtIn: readonly BuiltInCommand[],
   plugins: readonly Plugin[],

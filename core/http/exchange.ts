@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { Account, HandlerInput, Representation, UploadedFile } from './endpoint.js';
 import type { Fields } from './validation.js';
 import type { AuditNote } from '../problem.js';
-import type { Session } from './sessions.js';
+import type { BrowserSession } from './sessions.js';
 import type { Found, MatchedRoute, Route } from './routes.js';
 
 /** What the stages of one request tell each other. */
@@ -19,7 +19,7 @@ export interface Exchange {
   readonly isSecure: boolean;
   account: Account | null;
   /** The session whose cookie signed the account in. */
-  session: Session | undefined;
+  session: BrowserSession | undefined;
   /** Set when the path and method belong to an endpoint. */
   route: Route | undefined;
   params: Readonly<Record<string, string>>;

@@ -26,7 +26,7 @@ const Stored = z.strictObject({ sessions: z.array(StoredSession) });
 type StoredSession = z.output<typeof StoredSession>;
 
 /** One browser that is signed in. */
-export interface Session {
+export interface BrowserSession {
   readonly id: string;
   readonly username: string;
   /** Where it signed in from. */
@@ -99,7 +99,7 @@ export class Sessions {
   /** The token of the new session, which is on the disk then; undefined when the account is no longer in force. */
   async begin(
     account: Account,
-    { address, browser }: Pick<Session, 'address' | 'browser'>,
+    { address, browser }: Pick<BrowserSession, 'address' | 'browser'>,
   ): Promise<string | undefined> {
     const token = randomBytes(32).toString('base64url');
     const now = this.#input.clock.now();
@@ -118,7 +118,7 @@ export class Sessions {
   }
 
   /** The session of a token and its account, which counts as a use of it. */
-  async find(token: string): Promise<{ readonly session: Session; readonly account: Account } | undefined> {
+  async find(token: string): Promise<{ readonly session: BrowserSession; readonly account: Account } | undefined> {
     const session = this.#byDigest.get(digestOf(token));
     if (session === undefined) return undefined;
     if (this.#isFit(session)) session.account ??= await this.#input.accounts.recognise(session);
@@ -133,20 +133,20 @@ export class Sessions {
   }
 
   /** Those of an account, the one used last first. */
-  list(username: string): readonly Session[] {
+  list(username: string): readonly BrowserSession[] {
     const own = this.#fit().filter((session) => session.username === username);
     return own.toSorted((a, b) => b.lastUsed - a.lastUsed);
   }
 
   /** Ends those of the account that fit, and resolves with their number when that is on the disk. */
-  async end(username: string, fits: (session: Session) => boolean): Promise<number> {
+  async end(username: string, fits: (session: BrowserSession) => boolean): Promise<number> {
     const ended = [...this.#byDigest.values()].filter((one) => one.username === username && fits(one));
     await this.#end(ended);
     return ended.length;
   }
 
   /** Calls `leave` when the session ends. Returns the undo. */
-  untilEnd(session: Session, leave: () => void): () => void {
+  untilEnd(session: BrowserSession, leave: () => void): () => void {
     const open = [...this.#byDigest.values()].find(({ id }) => id === session.id);
     open?.leaves.add(leave);
     return () => open?.leaves.delete(leave);

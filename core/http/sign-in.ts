@@ -7,13 +7,13 @@ import { contextOf } from './input.js';
 import { prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import { isOwnPath, ownReferer, withParameter } from './referer.js';
-import { browserName, type Session, type Sessions } from './sessions.js';
+import { browserName, type BrowserSession, type Sessions } from './sessions.js';
 
-const longestNext = 2000;
+const maxNextLength = 2000;
 
 /** A path of this server to go to after the sign-in; never another sign-in. */
 function nextPath(given: string | undefined): string {
-  const isGood = given !== undefined && given.length <= longestNext && isOwnPath(given);
+  const isGood = given !== undefined && given.length <= maxNextLength && isOwnPath(given);
   return isGood && !/^\/sign-(?:in|out)(?:[/?#]|$)/.test(given) ? given : '/';
 }
 
@@ -78,7 +78,7 @@ interface SignInDeps {
 }
 
 const group = 'Access';
-const Next = z.string().max(longestNext).optional().describe('Path of this server to go to afterwards.');
+const Next = z.string().max(maxNextLength).optional().describe('Path of this server to go to afterwards.');
 const SessionAnswer = z.object({
   id: z.string(),
   address: z.string().describe('Where it signed in from.'),
@@ -196,7 +196,7 @@ const listSessions = ({ sessions, settings }: SignInDeps) =>
     },
   });
 
-const shown = ({ id, address, browser, since, lastUsed }: Session, current: Session | undefined) => ({
+const shown = ({ id, address, browser, since, lastUsed }: BrowserSession, current: BrowserSession | undefined) => ({
   id,
   address,
   browser,

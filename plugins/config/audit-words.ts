@@ -141,7 +141,7 @@ const sentences: Readonly<Record<string, Sentence>> = {
 };
 
 /** What was done, or tried, in words. What no sentence is known for is told by its action and address. */
-export function wordsOf(entry: AuditEntry): readonly Words[] {
+export function auditWords(entry: AuditEntry): readonly Words[] {
   const { action, method, route, selector } = entry;
   const key = [action ?? '', `${method} ${route}`].find((one) => Object.hasOwn(sentences, one));
   const fields = typeof selector === 'object' && selector !== null && !Array.isArray(selector) ? selector : {};

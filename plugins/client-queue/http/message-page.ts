@@ -10,7 +10,7 @@ import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/en
 import { sandboxedHtml, sourceOfBytes } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
 import { group, type QueueDeps } from './client-deps.js';
-import { entryOf } from './queue-endpoints.js';
+import { existingEntry } from './queue-endpoints.js';
 import { UidParams } from './queue-page.js';
 
 /** The queued message as the mailbox pages show theirs; nothing without a viewer. */
@@ -90,7 +90,7 @@ async function messageOf(
   { queue, quarantineNote }: QueueDeps,
   uid: string,
 ): Promise<{ readonly entry: Entry; readonly message: LooseMessage }> {
-  const entry = await entryOf(uid, queue, quarantineNote);
+  const entry = await existingEntry(uid, queue, quarantineNote);
   if (!entry.hasMessage)
     throw problem('not-found', 'The message of this entry has been removed: all its recipients are settled.');
   return { entry, message: { size: entry.size, open: () => queue.open(uid) } };

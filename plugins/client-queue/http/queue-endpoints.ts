@@ -124,7 +124,7 @@ const oneEntry = ({ queue, quarantineNote }: QueueDeps) =>
     view: 'entry.njk',
     cache: 'no-store',
     async handle({ params: { uid }, request }) {
-      const entry = await entryOf(uid, queue, quarantineNote);
+      const entry = await existingEntry(uid, queue, quarantineNote);
       const answer = entryAnswer(entry);
       if (request.representation !== 'html') return respond({ model: answer, etag: entry.version });
       const header = mayReadMail(request.account) && entry.hasMessage ? await headerOf(await queue.open(uid)) : [];
@@ -143,7 +143,7 @@ const message = ({ queue, quarantineNote }: QueueDeps) =>
     produces: ['bytes'],
     cache: 'no-store',
     async handle({ params: { uid } }) {
-      const entry = await entryOf(uid, queue, quarantineNote);
+      const entry = await existingEntry(uid, queue, quarantineNote);
       if (!entry.hasMessage)
         throw problem('not-found', 'The message of this entry has been removed: all its recipients are settled.');
       const source = await queue.open(uid);
@@ -156,7 +156,7 @@ const message = ({ queue, quarantineNote }: QueueDeps) =>
   });
 
 /** @throws Problem `not-found` */
-export async function entryOf(
+export async function existingEntry(
   uid: string,
   queue: QueueDeps['queue'],
   quarantineNote: QueueDeps['quarantineNote'],

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
-import { wordsOf } from '../audit-words.js';
+import { auditWords } from '../audit-words.js';
 import { pathOf, readAudit, type AuditEntry, type AuditPage } from '../audit-trail.js';
 
 const word = (what: string) => z.string().trim().max(200).optional().describe(what);
@@ -88,7 +88,7 @@ export function auditEndpoint(folder: string): AnyEndpoint {
 const rowOf = (entry: AuditEntry) => ({
   ...entry,
   path: pathOf(entry),
-  words: wordsOf(entry),
+  words: auditWords(entry),
   isDone: entry.status < 400,
   tone: entry.status < 400 ? 'good' : entry.status < 500 ? 'warn' : 'bad',
   details: detailsOf(entry),

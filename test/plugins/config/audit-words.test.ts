@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { auditPath } from '../../../core/log/file.js';
 import type { AuditEntry } from '../../../plugins/config/audit-trail.js';
-import { wordsOf } from '../../../plugins/config/audit-words.js';
+import { auditWords } from '../../../plugins/config/audit-words.js';
 import { config } from '../../../plugins/config/index.js';
 import { configurationOf, openPluginSite } from '../plugin-site.js';
 
@@ -22,7 +22,7 @@ const entry = (more: Partial<AuditEntry>): AuditEntry => ({
 
 /** Links in brackets, with their targets. */
 const told = (more: Partial<AuditEntry>): string =>
-  wordsOf(entry(more))
+  auditWords(entry(more))
     .map(({ text, href }) => (href === undefined ? text : `[${text}](${href})`))
     .join('');
 
