@@ -4,6 +4,7 @@
  *   npm run test:all             those too: browser, other programs, attacks, kill points
  *   npm run test:thorough        only those
  *   npm test -- core/smtp        only those files
+ *   npm run test:all -- --without browser    all but those files
  * Every process of a test runs on the node that runs this one: PATH="/folder/of/another/node:$PATH" npm test
  */
 import { spawnSync } from 'node:child_process';
@@ -90,13 +91,18 @@ const thorough = [
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));
 const sets = { '--quick': (file) => !isThorough(file), '--thorough': isThorough, '--all': () => true };
-const wanted = process.argv.slice(2).filter((argument) => !(argument in sets));
+const { argv } = process;
+const without = argv.includes('--without') ? argv[argv.indexOf('--without') + 1] : undefined;
+const wanted = argv
+  .slice(2)
+  .filter((argument) => !(argument in sets) && argument !== '--without' && argument !== without);
 const set = process.argv.findLast((argument) => argument in sets);
 const belongs = wanted.length > 0 ? () => true : sets[set ?? '--quick'];
 const files = readdirSync(join(root, 'dist', 'test'), { recursive: true })
   .filter((name) => name.endsWith('.test.js'))
   .map((name) => join('dist', 'test', name))
   .filter(belongs)
+  .filter((file) => without === undefined || !file.startsWith(join('dist', 'test', without)))
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
   .sort();
 if (files.length === 0) {

@@ -212,6 +212,7 @@ const longest = 40;
 
 /** Reserved: first path segments and plugin names of the server. */
 export const takenNames: readonly string[] = [
+  'accounts',
   'assets',
   'audit',
   'cache',
@@ -235,7 +236,12 @@ export const takenNames: readonly string[] = [
   'pipeline',
   'properties',
   'proxy',
+  'search',
   'server',
+  'sessions',
+  'sign-in',
+  'sign-ins',
+  'sign-out',
   'smtp',
   'store',
   'system',

@@ -12,6 +12,8 @@ export interface Press {
   /** The bar is the same on each page. */
   readonly isOfEveryPage: boolean;
   readonly submits: boolean;
+  /** htmx sends the form, and the page stays. */
+  readonly stays: boolean;
   readonly changes: boolean;
   readonly destroys: boolean;
 }
@@ -40,7 +42,7 @@ const listPresses = `(() => {${shared}
     const press = (how, ticked = true, choice = null) => ({
       key: [kind(button.textContent), action, how].join(' | '), button: index, ticked, choice,
       isOfEveryPage: button.closest('header.bar, footer.foot') !== null,
-      submits: form !== null && button.type !== 'button', changes: form !== null && methodOf(form) === 'post', destroys: button.dataset.tone === 'bad' });
+      submits: form !== null && button.type !== 'button', stays: form !== null && form.hasAttribute('hx-post'), changes: form !== null && methodOf(form) === 'post', destroys: button.dataset.tone === 'bad' });
     if (form === null || button.type === 'button') return [press('pressed')];
     const own = buttons.filter((one) => one.form === form);
     const isFor = (select) => select.name === 'filter' || button === (own.find((one) => select.compareDocumentPosition(one) & 4) ?? own.at(-1));
@@ -92,7 +94,9 @@ export async function pressesOf(page: Page): Promise<readonly Press[]> {
 export async function perform(page: Page, press: Press): Promise<readonly string[]> {
   if (!(await page.evaluate<boolean>(prepare(press)))) return [];
   const button = page.locator('button').nth(press.button);
-  if (press.submits) await Promise.all([page.waitForEvent('load'), button.click()]);
+  if (press.stays)
+    await Promise.all([page.waitForResponse((answer) => answer.request().method() === 'POST'), button.click()]);
+  else if (press.submits) await Promise.all([page.waitForEvent('load'), button.click()]);
   else await button.click();
   for (let asked = 0; await page.evaluate<boolean>(isConfirmation); asked += 1) {
     if (asked === 3) return ['asks without end'];

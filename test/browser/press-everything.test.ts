@@ -38,6 +38,7 @@ const expected: readonly { readonly key: RegExp; readonly status: number; readon
     status: 422,
     reason: 'the folder is required for this button only',
   },
+  { key: /^Sign in \| \/sign-in post/, status: 422, reason: 'the walk knows no password' },
 ];
 
 const isExpected = (key: string, status: number) => expected.some((one) => one.status === status && one.key.test(key));

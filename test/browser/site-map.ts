@@ -24,6 +24,8 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
   const seen = new Set(waiting);
   const kinds = new Map<string, number>();
   const pages: string[] = [];
+  /** What the audit log names may be gone. */
+  const past = new Set<string>();
   for (let path = waiting.shift(); path !== undefined && pages.length < mostPages; path = waiting.shift()) {
     const { status, headers, text } = await client.request(path, { accept: 'text/html,*/*;q=0.8' });
     const location = headers.get('location');
@@ -33,6 +35,7 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
     }
     if (status === 303) continue;
     if (headers.get('content-type')?.startsWith('text/html') !== true || isFramed(headers)) continue;
+    if (status === 404 && past.has(path)) continue;
     if (status !== 200) throw new Error(`a link leads to ${path}, which answers ${status}`);
     pages.push(path);
     for (const link of linksOf(text, path)) {
@@ -40,6 +43,7 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
       const known = kinds.get(kind) ?? 0;
       if (seen.has(link) || known >= mostOfAKind) continue;
       seen.add(link);
+      if (path.startsWith('/audit')) past.add(link);
       kinds.set(kind, known + 1);
       waiting.push(link);
     }

@@ -108,7 +108,7 @@ describe('the tasks of an operator take at most three clicks', { skip: skipWitho
   task('why a message was not delivered', async (operator) => {
     await queue('ann@localhost', 'why@dead.example');
     await operator.find('why@dead.example');
-    await operator.link('One entry of the queue');
+    await operator.link('Out');
     await operator.sees(/451 4\.4\.1/);
     await operator.sees(/Connection refused/);
   });
@@ -138,9 +138,9 @@ describe('the tasks of an operator take at most three clicks', { skip: skipWitho
   task('bounce one recipient of a message', async (operator) => {
     const uid = await queue('ann@localhost', 'left@other.example', 'gone@other.example');
     await operator.find('gone@other.example');
-    await operator.link('One entry of the queue');
+    await operator.link('Out');
     await operator.button('Bounce … gone@other.example');
-    await operator.sees('1 recipient of 1 message will be bounced');
+    await operator.sees(/1 recipient in 1 message will be bounced/);
     await operator.button('Bounce');
     await operator.sees(/bounced/);
     const states = (await entry(uid)).recipients.map(({ address, state }) => [address, state]);
@@ -150,12 +150,9 @@ describe('the tasks of an operator take at most three clicks', { skip: skipWitho
     ]);
   });
 
-  task('find a message by its address and subject, and open it', async (operator) => {
+  task('find a message by its subject, and open it', async (operator) => {
     await deliver(server.portOf('mx'), lines('From: bob@example.org', 'Subject: The bridge creaks', '', 'It does.'));
-    await operator.find('postmaster@localhost');
-    await operator.link('Mailbox postmaster@localhost');
-    await operator.link('INBOX');
-    await operator.main.getByLabel('Search').fill('bridge');
+    await operator.find('bridge');
     await operator.link(/The bridge creaks/);
     await operator.sees('It does.');
   });
@@ -184,11 +181,9 @@ describe('the tasks of an operator take at most three clicks', { skip: skipWitho
   task('who changed something, and who signed in', async (operator) => {
     await server.admin.json('/users/anna@localhost', { method: 'PATCH', json: { aliases: ['changed'] } });
     await operator.menu('Audit');
-    await operator.sees('/users/anna@localhost');
-    await operator.menu('Log');
-    await operator.main.getByLabel('Search').fill('"signed in"');
-    await operator.page.keyboard.press('Enter');
-    await operator.sees(/user=admin/);
+    await operator.main.getByRole('link', { name: 'anna@localhost' }).first().waitFor();
+    await operator.link('Sign-ins');
+    await operator.sees('admin');
   });
 
   task('the reason of a refused recipient', async (operator) => {
@@ -197,7 +192,6 @@ describe('the tasks of an operator take at most three clicks', { skip: skipWitho
     socket.resume();
     await once(socket, 'close');
     await operator.find('nobody@localhost');
-    await operator.link('Trace of messages');
     await operator.link(/nobody@localhost/);
     await operator.sees(/550/);
   });

@@ -208,7 +208,7 @@ describe('postern doctor', { concurrency: 2 }, () => {
     assert.equal(code, 1, stdout);
     assert.match(stdout, /PROBLEM {2}There is no way to null\.org: null\.org takes no mail/);
     const bad = await runPostern(['doctor', 'outbound'], { cwd: folder });
-    assert.deepEqual([bad.code, bad.stdout], [1, '']);
+    assert.deepEqual([bad.code, bad.stdout], [2, '']);
     assert.match(bad.stderr, /Usage: postern doctor outbound DOMAIN/);
   });
 });
