@@ -163,6 +163,7 @@ const signOut = ({ sessions }: SignInDeps) =>
     summary: 'Sign out: the session of the cookie ends',
     group,
     access: 'public',
+    body: { kind: 'fields', schema: z.strictObject({}) },
     answer: z.object({ ended: z.int() }),
     changes: false,
     cache: 'no-store',
@@ -222,6 +223,7 @@ const endSessions = ({ sessions }: SignInDeps) =>
         .refine(({ id, others = false }) => (id !== undefined) !== others, 'give either id or others: true'),
     },
     answer: z.object({ ended: z.int() }),
+    problems: ['not-found'],
     cache: 'no-store',
     handle: async ({ body: { id: wanted }, request }) => {
       const username = request.account?.username ?? '';
