@@ -107,6 +107,8 @@ class Walk {
   constructor({ page, misdeeds }: { readonly page: Page; readonly misdeeds: Misdeeds }, input: WalkInput) {
     this.#page = page;
     page.setDefaultTimeout(20_000);
+    // A draft asks before it is left with changes.
+    page.on('dialog', (dialog) => void dialog.accept());
     this.#misdeeds = misdeeds;
     this.#input = input;
     page.on('response', (response) => {
@@ -138,8 +140,8 @@ class Walk {
         const found = isFresh ? press : await this.#find(path, press);
         this.#doing = key;
         this.#press = found;
-        if (found === undefined) await this.#note(['is not there any more']);
-        else await this.#do(found);
+        // An earlier press may have taken the control away on every page of the kind.
+        if (found !== undefined) await this.#do(found);
         if (press.changes) await this.#input.fill();
         isFresh = isPlain && !press.changes;
       }

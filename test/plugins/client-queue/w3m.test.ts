@@ -20,7 +20,9 @@ test('the buttons of the queue do in w3m what they say', { skip: skipWithout('w3
 
   /** Presses keys on the list: `/word` looks for a word from the cursor on. */
   async function press(keys: readonly string[], wanted: string): Promise<void> {
-    const command = `'${findPeer('w3m') ?? ''}' -no-cookie '${server.base}/client/queue/list'`;
+    const basic = Buffer.from(`admin:${adminPassword}`).toString('base64');
+    const header = `-header 'Authorization: Basic ${basic}'`;
+    const command = `'${findPeer('w3m') ?? ''}' -no-cookie ${header} '${server.base}/client/queue/list'`;
     const w3m = spawn('script', ['-qec', `stty rows 60 cols 200; ${command}`, '/dev/null'], {
       env: { ...process.env, TERM: 'xterm', LANG: 'C.UTF-8' },
       stdio: ['pipe', 'pipe', 'ignore'],
@@ -30,7 +32,7 @@ test('the buttons of the queue do in w3m what they say', { skip: skipWithout('w3
     const ended = once(w3m, 'exit');
     try {
       await pause(1500);
-      for (const key of ['admin', enter, adminPassword, enter, ...keys]) {
+      for (const key of keys) {
         w3m.stdin.write(key);
         await pause(400);
       }
