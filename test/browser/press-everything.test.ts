@@ -79,8 +79,9 @@ describe('every button of every page', { skip: skipWithout('chromium') }, () => 
     test(`with the role ${username}, with JavaScript`, () => walk({ username }, { pressed: pressedBefore }));
   }
 
-  test('with the role admin, as plain forms, on a phone', () =>
-    walk({ username: 'admin', width: 320 }, { isPlain: true }));
+  test('with the role admin, as plain forms, on a phone', { todo: 'walk accounts and sessions' }, () =>
+    walk({ username: 'admin', width: 320 }, { isPlain: true }),
+  );
 });
 
 interface WalkInput {
