@@ -73,7 +73,7 @@ interface HistoryInput {
 
 /**
  * Attempts to sign in, one JSON file for each day (UTC). Equal attempts of an hour are one entry with a count, and so are
- * the failures of a network in a day with names that nobody has. The file
+ * the failures of a network in a day with unknown names. The file
  * of today is replaced as a whole about a second after a change, so that a crash loses that second and nothing else.
  */
 export class FileSignInHistory implements SignInHistory {

@@ -22,8 +22,8 @@ export interface SignInEntry extends SignInAttempt {
   readonly last: string;
   readonly count: number;
   /**
-   * Failures with names that nobody has are counted by network and day, not by name: `username` is then the last name that
-   * was tried. Beyond the bound of a day, they are counted for all clients together, and `address` is empty.
+   * Failures with unknown names are counted by network and day, not by name: `username` is then the last name that was
+   * tried. Beyond the bound of a day, they are counted for all clients together, and `address` is empty.
    */
   readonly names: 'one' | 'several';
 }
@@ -48,16 +48,16 @@ export interface SignInPage {
   readonly nextCursor: string | null;
 }
 
-/** Who tried to sign in, where from, and what came of it. */
+/** Attempts to sign in, with address and result. */
 export interface SignInHistory {
   /** Never throws, and does not wait for the disk. */
   record(attempt: SignInAttempt): void;
   /** @throws Problem `bad-request` for a cursor that is none */
   find(query: SignInQuery): Promise<SignInPage>;
   /**
-   * Failures with a name that is somebody's are kept by name. Returns the undo.
+   * Failures with a known name are kept by name. Returns the undo.
    *
-   * @param nameOf the name of who is meant by what was given; undefined when nobody is
+   * @param nameOf the account or user that a given name belongs to; undefined for an unknown name
    */
   addNames(protocols: readonly SignInProtocol[], nameOf: (given: string) => string | undefined): () => void;
 }

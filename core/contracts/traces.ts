@@ -15,7 +15,7 @@ export interface TracedMessage {
   readonly states: readonly string[];
 }
 
-/** What became of messages. Provided by the `trace` plugin. */
+/** Delivery history of messages. Provided by the `trace` plugin. */
 export interface Traces {
   /** Messages from or to an address, or with an id or Message-ID, newest first. */
   find(text: string, options: { readonly limit: number }): Promise<readonly TracedMessage[]>;

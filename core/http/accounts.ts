@@ -17,14 +17,14 @@ const StoredAccount = z.strictObject({
   username: z.string().min(1),
   role: z.enum(['read', 'operate', 'admin']),
   passwordHash: z.string(),
-  /** An operator chose the password; absent for the admin of the first start, who counts only while nobody is configured. */
+  /** An operator chose the password; absent for the admin of the first start, which is valid only while no other account exists. */
   chosen: z.literal(true).optional(),
 });
 const Stored = z.strictObject({ accounts: z.array(StoredAccount) });
 type StoredAccount = z.output<typeof StoredAccount>;
 
 export interface AccountsInput {
-  /** `http.accounts`; when absent and nobody else is there, `admin` is stored in `file`. */
+  /** `http.accounts`; when absent and no account is stored, `admin` is stored in `file`. */
   readonly configured: readonly ConfiguredAccount[] | undefined;
   /** Absolute path of accounts.json. */
   readonly file: string;

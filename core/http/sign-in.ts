@@ -18,8 +18,8 @@ function nextPath(given: string | undefined): string {
 }
 
 /**
- * What somebody without credentials gets in place of a Basic challenge: a page is answered by the sign-in page, and so
- * is htmx; a form says that it can be sent again. A script, and whoever sent wrong credentials, gets the challenge.
+ * Answers a request without credentials: a page request and htmx are redirected to the sign-in page; a form gets 401 with
+ * the advice to send it again. Scripts, and requests with wrong credentials, get the Basic challenge.
  */
 export function offerSignIn(): Middleware {
   return async function offer(ctx: Context, next: Next) {
