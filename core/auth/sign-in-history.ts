@@ -73,8 +73,8 @@ interface HistoryInput {
 
 /**
  * Attempts to sign in, one JSON file for each day (UTC). Equal attempts of an hour are one entry with a count, and so are
- * the failures of a network in a day with unknown names. The file
- * of today is replaced as a whole about a second after a change, so that a crash loses that second and nothing else.
+ * the failures of a network in a day with unknown names. The file of today is replaced as a whole about a second after a
+ * change, so that a crash loses that second and nothing else.
  */
 export class FileSignInHistory implements SignInHistory {
   readonly #input: HistoryInput;
@@ -85,6 +85,8 @@ export class FileSignInHistory implements SignInHistory {
   #sizes: Record<Class, number> = { accepted: 0, known: 0, unknown: 0 };
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> = Promise.resolve();
+  #reading: Promise<void> = Promise.resolve();
+  #isClosed = false;
   #failed = false;
 
   private constructor(input: HistoryInput) {
@@ -95,13 +97,9 @@ export class FileSignInHistory implements SignInHistory {
     const history = new FileSignInHistory(input);
     await makeFolder(input.folder);
     history.#day = history.#today();
-    for (const day of await history.#days()) {
-      for (const entry of await history.#read(day)) {
-        if (entry.result === 'accepted') history.#remember(entry.username);
-        if (day === history.#day) history.#put(entry);
-      }
-    }
-    await history.#removeOld();
+    for (const entry of await history.#read(history.#day)) history.#put(entry);
+    // Many days are a lot to read, and no start waits for them.
+    history.#reading = history.#readNames();
     return history;
   }
 
@@ -155,8 +153,19 @@ export class FileSignInHistory implements SignInHistory {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     if (this.#timer !== undefined) await this.flush();
     await this.#writing;
+    await this.#reading;
+  }
+
+  /** Removes what is too old, and learns who signed in on the other days, the newest first. Never rejects. */
+  async #readNames(): Promise<void> {
+    await this.#removeOld();
+    for (const day of (await this.#days().catch(() => [])).toReversed()) {
+      if (this.#isClosed) return;
+      for (const { result, username } of await this.#read(day)) if (result === 'accepted') this.#remember(username);
+    }
   }
 
   #count(entry: Counted): void {

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import type { Command, CommandInput, Terminal } from '../../core/cli/command.js';
+import { answered, type Command, type CommandInput, confirm, type Terminal } from '../../core/cli/command.js';
 import { askNewPassword } from '../../core/cli/terminal.js';
 import type { AccountList, ListedAccount } from '../../core/contracts/accounts.js';
-import type { OwnerAnswer, OwnerCall } from '../../core/contracts/server.js';
-import { startError } from '../../core/problem.js';
+import type { OwnerCall } from '../../core/contracts/server.js';
+import { startError, usageError } from '../../core/problem.js';
 
 const usage = [
   'postern account add NAME ROLE     add an account of the HTTP interface: read, operate or admin; asks for a password',
@@ -34,7 +34,7 @@ async function run(input: CommandInput<unknown>, openStored: OpenStored): Promis
   const [word = '', ...args] = input.args;
   const { terminal } = input;
   const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
-  if (action === undefined || args.length !== action.words) throw wrongUsage();
+  if (action === undefined || args.length !== action.words) throw usageError(usage);
   const { owner } = input;
   const accounts = owner === undefined ? await openStored(input) : remoteAccounts(owner);
   await action.run(accounts, terminal, args);
@@ -59,7 +59,7 @@ const actions: Readonly<Record<string, Action>> = {
     words: 2,
     run: async (accounts, terminal, [username = '', word]) => {
       const role = Role.safeParse(word).data;
-      if (role === undefined) throw wrongUsage();
+      if (role === undefined) throw usageError(usage);
       await accounts.add({ username, role, password: await newPassword(terminal) });
       terminal.print(`${username} was added.`);
     },
@@ -74,17 +74,12 @@ const actions: Readonly<Record<string, Action>> = {
   remove: {
     words: 1,
     run: async (accounts, terminal, [username = '']) => {
-      if (terminal.interactive) {
-        const answer = await terminal.ask(`Remove the account ${username}? Type yes: `);
-        if (answer.trim().toLowerCase() !== 'yes') throw startError('Nothing was removed.');
-      }
+      await confirm(terminal, `Remove the account ${username}?`);
       await accounts.remove(username);
       terminal.print(`${username} was removed.`);
     },
   },
 };
-
-const wrongUsage = () => startError(['Usage:', ...usage.map((line) => `  ${line}`)].join('\n'));
 
 async function newPassword(terminal: Terminal): Promise<string> {
   const password = await askNewPassword(terminal);
@@ -106,10 +101,4 @@ function remoteAccounts(call: OwnerCall): Accounts {
     change: async (username, change) => answered(await call('PATCH', pathOf(username), change), Listed),
     remove: async (username) => void answered(await call('DELETE', pathOf(username)), z.unknown()),
   };
-}
-
-function answered<T>({ status, body }: OwnerAnswer, schema: z.ZodType<T>): T {
-  if (status < 400) return schema.parse(body);
-  const told = z.object({ title: z.string().optional(), detail: z.string().optional() }).safeParse(body).data;
-  throw startError(told?.detail ?? told?.title ?? `The running server refused this with status ${status}.`);
 }

@@ -21,6 +21,7 @@ import { messageChangeEndpoints } from './http/message-endpoints.js';
 import { StoreOptions } from './options.js';
 import { quotaHook } from './delivery/mailbox-quota.js';
 import { LooseMessageViewer } from './http/message-viewer.js';
+import { folderHref } from './http/view-model.js';
 import { storeEndpoints } from './http/routes.js';
 import { draftEndpoints } from './http/drafts.js';
 import { selectionEndpoint } from './http/selection.js';
@@ -105,7 +106,7 @@ export const store = definePlugin({
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
     return {
       mailboxes: maildirMailboxes(maildirs),
-      mailSearch: new StoreSearch(reader),
+      mailSearch: new StoreSearch(reader, folderHref),
       messageViewer: new LooseMessageViewer(reader.parser),
     };
   },

@@ -28,6 +28,8 @@ export interface Misdeeds {
 export interface VisitOptions {
   readonly username?: string;
   readonly javaScriptEnabled?: boolean;
+  /** A page with unsaved changes is left all the same. */
+  readonly leavesDrafts?: boolean;
   readonly colorScheme?: 'light' | 'dark';
   readonly width?: number;
 }
@@ -36,8 +38,9 @@ export interface VisitOptions {
 export async function visit(
   browser: Browser,
   base: string,
-  { username = 'admin', javaScriptEnabled = true, colorScheme = 'light', width = 1280 }: VisitOptions = {},
+  options: VisitOptions = {},
 ): Promise<{ readonly context: BrowserContext; readonly page: Page; readonly misdeeds: Misdeeds }> {
+  const { username = 'admin', javaScriptEnabled = true, colorScheme = 'light', width = 1280, leavesDrafts } = options;
   const context = await browser.newContext({
     baseURL: base,
     extraHTTPHeaders: { Authorization: `Basic ${Buffer.from(`${username}:${adminPassword}`).toString('base64')}` },
@@ -55,6 +58,10 @@ export async function visit(
   });
   context.on('weberror', (error) => misdeeds.complaints.push(String(error.error())));
   context.on('dialog', (dialog) => {
+    if (leavesDrafts === true && dialog.type() === 'beforeunload') {
+      void dialog.accept();
+      return;
+    }
     misdeeds.escapes.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
   });

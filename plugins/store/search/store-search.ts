@@ -3,14 +3,17 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { FoundMail, FoundMessage, MailSearch, MailSearchRequest } from '../../../core/contracts/mail-search.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { searchWords } from '../cache/row-search.js';
+import type { MailboxIdentity } from '../maildir/mailboxes.js';
 import { inbox, type MailboxFolder } from '../folders/folder-name.js';
 import type { MessageSummary } from '../folders/message-summary.js';
-import { folderHref } from '../http/view-model.js';
 import type { StoreReader } from '../messages/store-reader.js';
 import { marksOf } from './marks.js';
 
 const maxSearches = 4;
 const mailboxesAtOnce = 16;
+
+/** Path of the page of a folder. */
+type FolderHref = (mailbox: MailboxIdentity, folder: string) => string;
 
 /**
  * Searches the folder caches of all mailboxes. There is no index across them: to scan the summaries of 100,000 messages
@@ -18,10 +21,12 @@ const mailboxesAtOnce = 16;
  */
 export class StoreSearch implements MailSearch {
   readonly #reader: StoreReader;
+  readonly #folderHref: FolderHref;
   #running = 0;
 
-  constructor(reader: StoreReader) {
+  constructor(reader: StoreReader, folderHref: FolderHref) {
     this.#reader = reader;
+    this.#folderHref = folderHref;
   }
 
   async search(request: MailSearchRequest): Promise<FoundMail> {
@@ -40,7 +45,7 @@ export class StoreSearch implements MailSearch {
 
   async #search({ q, limit, timeoutMs, mayOpen }: MailSearchRequest): Promise<FoundMail> {
     const all = await this.#folders();
-    const folders = all.filter((folder) => mayOpen(hrefOf(folder)) && mayOpen(messageHref(folder, '-')));
+    const folders = all.filter((folder) => mayOpen(this.#hrefOf(folder)) && mayOpen(this.#messageHref(folder, '-')));
     const { items, total, unfinished } = await this.#reader.mailboxFolders.messages.search(folders, {
       q,
       limit,
@@ -48,11 +53,21 @@ export class StoreSearch implements MailSearch {
     });
     const mailboxes = new Set(folders.map(mailboxOf));
     return {
-      items: items.map(({ folder, message }) => describe(folder, message, searchWords(q))),
+      items: items.map(({ folder, message }) =>
+        describe(folder, message, { words: searchWords(q), href: this.#messageHref(folder, message.id) }),
+      ),
       total,
       mailboxes: mailboxes.size,
       searched: mailboxes.size - new Set(unfinished.map(mailboxOf)).size,
     };
+  }
+
+  #hrefOf(folder: MailboxFolder): string {
+    return this.#folderHref({ ...folder.mailbox, mailbox: mailboxOf(folder) }, folder.name.name);
+  }
+
+  #messageHref(folder: MailboxFolder, id: string): string {
+    return `${this.#hrefOf(folder)}/messages/${encodeURIComponent(id)}`;
   }
 
   /** Of all mailboxes. */
@@ -80,22 +95,18 @@ function mailboxOf({ mailbox: { domain, user } }: MailboxFolder): string {
   return `${user}@${domain}`;
 }
 
-function hrefOf(folder: MailboxFolder): string {
-  return folderHref({ ...folder.mailbox, mailbox: mailboxOf(folder) }, folder.name.name);
-}
-
-function messageHref(folder: MailboxFolder, id: string): string {
-  return `${hrefOf(folder)}/messages/${encodeURIComponent(id)}`;
-}
-
-function describe(folder: MailboxFolder, message: MessageSummary, words: readonly string[]): FoundMessage {
+function describe(
+  folder: MailboxFolder,
+  message: MessageSummary,
+  { words, href }: { readonly words: readonly string[]; readonly href: string },
+): FoundMessage {
   // The marks count in the normal form in which words are compared.
   const subject = message.subject.normalize('NFC');
   return {
     mailbox: mailboxOf(folder),
     folder: folder.name.name,
     id: message.id,
-    href: messageHref(folder, message.id),
+    href,
     subject,
     marks: marksOf(subject, words),
     from: message.from,

@@ -7,6 +7,7 @@ import { systemClock } from '../../../../core/clock.js';
 import type { MailSearchRequest } from '../../../../core/contracts/mail-search.js';
 import { FolderThread } from '../../../../plugins/store/cache/folder-thread.js';
 import { StoreReader } from '../../../../plugins/store/messages/store-reader.js';
+import { folderHref } from '../../../../plugins/store/http/view-model.js';
 import { StoreSearch } from '../../../../plugins/store/search/store-search.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
@@ -66,7 +67,7 @@ class SearchFixture {
       clock: systemClock,
       cache: { thread, files: this.files, keptFrom: 2 },
     });
-    this.#search ??= new StoreSearch(this.#reader);
+    this.#search ??= new StoreSearch(this.#reader, folderHref);
     return this.#search.search({ q, limit: 10, timeoutMs: 20_000, mayOpen: () => true, ...request });
   }
 
