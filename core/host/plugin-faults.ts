@@ -2,6 +2,7 @@ import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../clock.js';
 import type { PluginFault } from '../contracts/plugins-overview.js';
+import { faultCode } from '../disk/fault.js';
 import { redactText } from '../log/redact.js';
 import type { Plugin } from '../plugin.js';
 import { isProblem, isStartError, problem, type Problem, startError, type StartError } from '../problem.js';
@@ -127,9 +128,12 @@ export function knownFailure(known: readonly FailedPlugin[], failure: FailedPlug
 export const redactedMessage = (error: unknown): string =>
   redactText(error instanceof Error ? error.message : String(error));
 
+/** A problem for a peer that hides the fault of the system behind it, which an operator needs. */
+const isStorageFault = (error: unknown): error is Problem => isProblem(error) && faultCode(error.cause) !== undefined;
+
 /** Adds the line of the plugin's code where the error began, except to our own sentences. */
 export function messageWithLocation(error: unknown, origin: Pick<SiteOrigin, 'file'> | undefined): string {
-  const sentence = redactedMessage(error);
+  const sentence = redactedMessage(isStorageFault(error) ? error.cause : error);
   if (origin === undefined || origin.file === '' || isStartError(error) || isProblem(error)) return sentence;
   const place = locationBelow(dirname(origin.file), error);
   return place === undefined ? sentence : `${place}: ${sentence}`;

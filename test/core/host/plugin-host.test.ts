@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
+import { asStorageProblem } from '../../../core/disk/fault.js';
+import { startFailure } from '../../../core/host/plugin-faults.js';
 import type { PluginHost } from '../../../core/host/plugin-host.js';
 import { provide } from '../../../core/contracts/service.js';
 import { definePlugin, service, type Plugin } from '../../../core/plugin.js';
@@ -334,4 +336,13 @@ suite('plugins of the site', () => {
     open();
     assert.deepEqual(events, ['released']);
   });
+});
+
+test('a start that fails for want of descriptors names the fault of the system', () => {
+  const fault = Object.assign(new Error('EMFILE: too many open files'), { code: 'EMFILE' });
+  const failed = startFailure(
+    definePlugin({ name: 'users', options: none, setup: () => undefined }),
+    asStorageProblem(fault),
+  );
+  assert.equal(failed.message, 'Plugin users could not start: EMFILE: too many open files');
 });
