@@ -135,7 +135,8 @@ export class BulkJobs {
   /** Ends a running job before its next batch; false when it is not running. */
   async cancel(id: string): Promise<boolean> {
     const running = this.#running.get(id);
-    if (running === undefined) return false;
+    // One that has ended may still be on its way to the disk.
+    if (running === undefined || this.get(id)?.state !== 'running') return false;
     running.abort.abort();
     await running.ended;
     return true;
