@@ -10,6 +10,7 @@ import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { ForgetfulFiles } from './forgetful-files.js';
 import { rememberingLog } from './remembering-log.js';
+import { segmentsListed } from './spool-fixture.js';
 
 const segmentBytes = 64 * 1024;
 
@@ -54,10 +55,7 @@ test('all waiting records share one write and one fdatasync', async (t) => {
   const { files, open } = await fixtureOf(t);
   const log = await open({ maxSegments: 1 });
   await append(log, 'first');
-  await until('the list of segments', () => {
-    const listedAt = files.calls.findIndex((call) => call.startsWith('rename ') && call.includes('segments.json'));
-    return (listedAt >= 0 && files.calls.slice(listedAt).some((call) => call.startsWith('close '))) || undefined;
-  });
+  await segmentsListed(files);
   files.calls.length = 0;
   await Promise.all(Array.from({ length: 100 }, (_, n) => append(log, `record ${n}`)));
   assert.deepEqual([files.count('write'), files.count('fdatasync'), files.calls.length], [1, 1, 2]);

@@ -9,7 +9,7 @@ import type { FindLinked } from '../../../core/spool/restoration.js';
 import type { LoggedMessage } from '../../../core/spool/spool.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
-import { contentOf, largeMessage, openFixture, received, whole, type SpoolFixture } from './spool-fixture.js';
+import { contentOf, largeMessage, openFixture, received, segmentsListed, whole, type SpoolFixture } from './spool-fixture.js';
 
 const never = 1e9;
 const log = {
@@ -58,6 +58,7 @@ const inbox = (fixture: SpoolFixture) => readdir(fixture.inbox);
 test('a message is durable without a file, by one fdatasync, and its bytes are in memory', async (t) => {
   const fixture = await openFixture(t, { ...log, maxSegments: 1 });
   await surely(fixture, 'first');
+  await segmentsListed(fixture.files);
   fixture.files.calls.length = 0;
   const message = await surely(fixture, 'a');
   assert.ok(message.content?.equals(whole));

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
 import type { FileSystemFlush } from '../../../core/disk/folder.js';
-import { contentOf, largeMessage, openFixture, received, whole, type SpoolFixture } from './spool-fixture.js';
+import { contentOf, largeMessage, openFixture, received, segmentsListed, whole, type SpoolFixture } from './spool-fixture.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
@@ -39,11 +39,7 @@ const spoolIsEmpty = async (fixture: SpoolFixture) => assert.deepEqual(await rea
 test('a logged message is visible at once, without a separate fsync', async (t) => {
   const fixture = await openFixture(t, { ...log, maxSegments: 1 });
   await delivered(fixture, 'first');
-  await until('the list of segments', () => {
-    const { calls } = fixture.files;
-    const listed = calls.findIndex((call) => call.startsWith('rename ') && call.includes('segments.json'));
-    return (listed >= 0 && calls.slice(listed).some((call) => call.startsWith('close '))) || undefined;
-  });
+  await segmentsListed(fixture.files);
   fixture.files.calls.length = 0;
   await delivered(fixture, 'a');
   assert.ok((await contentOf(fixture, 'a')).equals(whole));
