@@ -9,7 +9,15 @@ import type { FindLinked } from '../../../core/spool/restoration.js';
 import type { LoggedMessage } from '../../../core/spool/spool.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
-import { contentOf, largeMessage, openFixture, received, segmentsListed, whole, type SpoolFixture } from './spool-fixture.js';
+import {
+  contentOf,
+  largeMessage,
+  openFixture,
+  received,
+  segmentsListed,
+  whole,
+  type SpoolFixture,
+} from './spool-fixture.js';
 
 const never = 1e9;
 const log = {

@@ -4,7 +4,15 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
 import type { FileSystemFlush } from '../../../core/disk/folder.js';
-import { contentOf, largeMessage, openFixture, received, segmentsListed, whole, type SpoolFixture } from './spool-fixture.js';
+import {
+  contentOf,
+  largeMessage,
+  openFixture,
+  received,
+  segmentsListed,
+  whole,
+  type SpoolFixture,
+} from './spool-fixture.js';
 import { until } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
