@@ -20,8 +20,16 @@ async function startWith(folder: string, config: string, ...args: readonly strin
 }
 
 /** Exit 1 with a sentence that holds the given words, and nothing of our own inner parts. */
-function assertRefusal({ code, stdout, stderr }: CommandResult, ...words: readonly (string | RegExp)[]): void {
-  assert.equal(code, 1, `${stdout}${stderr}`);
+function assertRefusal(result: CommandResult, ...words: readonly (string | RegExp)[]): void {
+  assertExit(1, result, ...words);
+}
+
+function assertExit(
+  status: number,
+  { code, stdout, stderr }: CommandResult,
+  ...words: readonly (string | RegExp)[]
+): void {
+  assert.equal(code, status, `${stdout}${stderr}`);
   for (const word of words) {
     assert.ok(typeof word === 'string' ? stderr.includes(word) : word.test(stderr), `${word} is not in: ${stderr}`);
   }
@@ -50,7 +58,7 @@ async function takenPort(test: Ending): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-describe('a start that cannot be ends with a sentence and exit status 1', { concurrency: 2 }, () => {
+describe('a start that cannot be ends with a sentence and an exit status', { concurrency: 2 }, () => {
   test('a second process on the same data folder', async (t) => {
     const folder = await temporaryFolder(t);
     const first = await ServerProcess.start(t, { folder });
@@ -84,10 +92,10 @@ describe('a start that cannot be ends with a sentence and exit status 1', { conc
     assertRefusal(await startWith(folder, '{\n  smpt: {},\n}'), /postern\.json5:2/, 'smpt', 'smtp');
   });
 
-  test('an option that is unknown or lacks its value', async (t) => {
+  test('an option that is unknown or lacks its value, with status 2', async (t) => {
     const folder = await temporaryFolder(t);
-    assertRefusal(await runPostern(['start', '--prot', '1'], { cwd: folder }), '--prot');
-    assertRefusal(await runPostern(['start', '--http-port', 'many'], { cwd: folder }), '--http-port');
+    assertExit(2, await runPostern(['start', '--prot', '1'], { cwd: folder }), '--prot');
+    assertExit(2, await runPostern(['start', '--http-port', 'many'], { cwd: folder }), '--http-port');
   });
 });
 
