@@ -7,6 +7,7 @@ import { selfSigned } from '../support/certificate.js';
 import { lines } from '../support/delivery.js';
 import { suiteEnding } from '../support/ending.js';
 import { untilListed } from '../support/awaited-mail.js';
+import { freePort } from '../support/free-port.js';
 import { HttpClient } from '../support/http-client.js';
 import { behindTrace, maildirMessages } from '../support/mailbox-reader.js';
 import { skipWithout } from '../support/peers.js';
@@ -57,6 +58,7 @@ async function hand(postfix: Postfix, texts: readonly string[]): Promise<void> {
 
 describe('mail that Postfix sends', { skip }, () => {
   let folder = '';
+  let port = 0;
   let server: ServerProcess;
   let postfix: Postfix;
 
@@ -65,11 +67,12 @@ describe('mail that Postfix sends', { skip }, () => {
     const { key, cert } = selfSigned();
     await writeFile(join(folder, 'key.pem'), key);
     await writeFile(join(folder, 'cert.pem'), cert);
+    port = await freePort();
     server = await start(false);
-    postfix = await Postfix.start(suite, server.smtpPort);
+    postfix = await Postfix.start(suite, port);
   });
 
-  const start = (maintenance: boolean, port = 0) =>
+  const start = (maintenance: boolean) =>
     ServerProcess.start(suite, {
       folder,
       config: `{
@@ -92,15 +95,14 @@ describe('mail that Postfix sends', { skip }, () => {
   });
 
   test('waits in its queue while we are in maintenance, and comes afterwards', async () => {
-    const port = server.smtpPort;
     await server.kill('SIGTERM');
-    server = await start(true, port);
+    server = await start(true);
     await hand(postfix, [compose(total)]);
     while ((await postfix.logged(/status=deferred.* 421 4\.3\.2 /)).length === 0) await pause();
     assert.equal((await untilListed(HttpClient.admin(server.http), total)).length, total);
 
     await server.kill('SIGTERM');
-    server = await start(false, port);
+    server = await start(false);
     const listed = await untilListed(HttpClient.admin(server.http), total + 1);
     assert.equal(listed[0]?.internetMessageId, `<${total}@sender.example>`);
     assert.deepEqual(await postfix.logged(/status=bounced|warning|fatal|panic/), []);
