@@ -5,11 +5,9 @@ import type { LoadedConfiguration } from './config/load.js';
 import type { DeliveryTarget } from './pipeline/delivery-target.js';
 import { dns } from './contracts/dns.js';
 import { explaining } from './contracts/explaining.js';
-import { lifecycle, type Lifecycle } from './contracts/lifecycle.js';
-import { localDelivery } from './contracts/local-delivery.js';
-import { pluginsOverview } from './contracts/plugins-overview.js';
-import { serverLog } from './contracts/server-log.js';
 import {
+  lifecycle,
+  type Lifecycle,
   catalogue,
   type Catalogue,
   configuration,
@@ -19,6 +17,9 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
+import { localDelivery } from './contracts/local-delivery.js';
+import { pluginsOverview } from './contracts/plugins-overview.js';
+import { serverLog } from './contracts/server-log.js';
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { accountList } from './contracts/accounts.js';
 import { signInHistory } from './contracts/sign-in-history.js';
@@ -40,8 +41,8 @@ import type { FaultSink } from './host/running-plugin.js';
 import { provide, type Service } from './contracts/service.js';
 import { refuseStartWithoutRequired, SiteMemory } from './host/site-memory.js';
 import type { Accounts } from './http/accounts.js';
-import { AuditFile, type AuditSink } from './http/audit.js';
-import { createHttpShell, type HttpShell } from './http/shell.js';
+import { AuditFile, type AuditSink } from './http/shell/audit.js';
+import { createHttpShell, type HttpShell } from './http/shell/shell.js';
 import type { OpenedLog } from './log/log.js';
 import { Metrics } from './metrics/metrics.js';
 import type { InheritedSockets } from './net/inherited-sockets.js';

@@ -47,7 +47,7 @@ export interface InvalidPlace {
 }
 
 /** A page of this server, by its path. */
-export interface Page {
+export interface PageLink {
   readonly href: string;
   readonly title: string;
 }
@@ -66,7 +66,7 @@ export interface ProblemDetails {
   /** Header fields of the HTTP response: `WWW-Authenticate`, `Retry-After`, `Allow`. */
   readonly headers?: Readonly<Record<string, string>>;
   /** Pages that the client may have meant. */
-  readonly instead?: readonly Page[];
+  readonly instead?: readonly PageLink[];
   /** For the audit log: what was refused, where the sentence says more than the status. */
   readonly audit?: AuditNote;
   /** For the log only. */

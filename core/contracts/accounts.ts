@@ -1,5 +1,13 @@
-import type { Role } from '../http/endpoint.js';
 import { service } from './service.js';
+
+/** Roles contain each other: admin > operate > read. */
+export type Role = 'read' | 'operate' | 'admin';
+
+/** Who is signed in to the HTTP interface. */
+export interface Account {
+  readonly username: string;
+  readonly role: Role;
+}
 
 /** An account of the HTTP interface. */
 export interface ListedAccount {

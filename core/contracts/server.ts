@@ -1,7 +1,24 @@
-import type { Account, EndpointDescription } from '../http/endpoint.js';
+import type { Account } from './accounts.js';
 import type { HookDescription } from '../pipeline/hook.js';
 import type { ComponentHealth, HealthState } from './health.js';
 import { service } from './service.js';
+
+/** The landing page's view of an endpoint. */
+export interface EndpointDescription {
+  readonly plugin: string;
+  readonly method: string;
+  readonly path: string;
+  readonly summary: string;
+  readonly group: string;
+  /** Effective, after the access rules of the configuration. */
+  readonly access: string;
+  /** `html`, `json`, `events`, … */
+  readonly formats: readonly string[];
+  readonly curl: string;
+  /** Fragment of the docs page: `/docs#<anchor>`. */
+  readonly anchor: string;
+  readonly hidden: boolean;
+}
 
 export type Origin = 'default' | 'file' | 'environment' | 'command line' | 'generated';
 
@@ -181,3 +198,14 @@ export interface OwnerAnswer {
   /** Parsed JSON, a problem document when the status is 400 or more; the text of an answer that has no JSON. */
   readonly body: unknown;
 }
+
+/** For what must end when the server is told to stop, before it has stopped. */
+export interface Lifecycle {
+  /** Aborted as soon as the server accepts no more mail; running sessions and requests still finish. */
+  readonly stopping: AbortSignal;
+  /** Milliseconds left for running work: one deadline for the whole stop. Infinity before it. */
+  remainingMs(): number;
+  /** Resolves when mail may be accepted: all plugins run, and messages left in the spool by a crash are restored. */
+  readonly started: Promise<void>;
+}
+export const lifecycle = service<Lifecycle>('postern.lifecycle');

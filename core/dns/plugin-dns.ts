@@ -1,6 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock, Timers } from '../clock.js';
-import type { LiveConfiguration } from '../config/live.js';
 import type { Dns, DnsAnswer, DnsQuestionOptions, DnsRecords, DnsType } from '../contracts/dns.js';
 import { CachingResolver } from './caching-resolver.js';
 import { type DnsSettings, SystemResolver } from './system-resolver.js';
@@ -14,7 +13,10 @@ import {
 } from './resolver.js';
 
 interface PluginDnsOptions {
-  readonly live: LiveConfiguration;
+  readonly live: {
+    readonly current: { readonly settings: { readonly dns: DnsSettings } };
+    watch(watcher: () => void): unknown;
+  };
   readonly clock: Clock;
   readonly timers: Timers;
   /** Replaces the name servers of the configuration. */

@@ -12,7 +12,7 @@ import { makeFolder, requireFolder } from '../disk/folder.js';
 import { uniqueIdPattern } from '../disk/id.js';
 import { type FolderLock, lockFolder, lockFolderSoon } from '../disk/lock.js';
 import { filesNamed, type OwnFolders, UnknownEntries, unknownEntriesOf, unknownInFolders } from './unknown-entries.js';
-import { keptAnswerNames } from '../http/idempotency.js';
+import { keptAnswerNames } from '../http/shell/idempotency.js';
 import { auditName, logFileName } from '../log/file.js';
 import type { Log } from '../log/log.js';
 import { isStartError, startError } from '../problem.js';

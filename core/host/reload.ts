@@ -14,9 +14,9 @@ import type {
 } from '../contracts/server.js';
 import { AccessRules } from '../http/access.js';
 import type { Accounts, PreparedAccounts } from '../http/accounts.js';
-import type { AuditSink } from '../http/audit.js';
+import type { AuditSink } from '../http/shell/audit.js';
 import { requireAccountForRemoteBind } from '../http/request-checks.js';
-import type { HttpShell } from '../http/shell.js';
+import type { HttpShell } from '../http/shell/shell.js';
 import type { Log } from '../log/log.js';
 import type { PluginTracker } from './plugin-states.js';
 import { classOf, isProblem, isStartError, problem } from '../problem.js';

@@ -3,11 +3,10 @@ import { isDeepStrictEqual } from 'node:util';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
-import type { AccountChange, AccountList, ListedAccount, NewAccount } from '../contracts/accounts.js';
+import type { AccountChange, AccountList, ListedAccount, NewAccount, Account } from '../contracts/accounts.js';
 import { type Document, openDocument } from '../disk/document.js';
 import { hashPassword, passwordComplaint, verifyUnknownUser, verifyPassword } from '../auth/password.js';
 import { problem, startError } from '../problem.js';
-import type { Account } from './endpoint.js';
 import type { ConfiguredAccount } from './options.js';
 
 /** The name of local commands; their password is the token in the lock file. */

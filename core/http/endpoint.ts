@@ -1,16 +1,10 @@
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
+import type { Account, Role } from '../contracts/accounts.js';
 import type { AuditNote, Problem, ProblemName } from '../problem.js';
 
-export type Role = 'read' | 'operate' | 'admin';
 export type Access = 'public' | Role;
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-
-/** An HTTP account. Roles contain each other: admin > operate > read. */
-export interface Account {
-  readonly username: string;
-  readonly role: Role;
-}
 
 /** What a handler knows of the request beside its validated input. */
 export interface EndpointRequest {
@@ -220,22 +214,6 @@ export function defineEndpoint<
   Model = unknown,
 >(endpoint: Endpoint<P, Q, B, Model>): AnyEndpoint {
   return Object.freeze(endpoint) as unknown as AnyEndpoint;
-}
-
-/** The landing page's view of an endpoint. */
-export interface EndpointDescription {
-  readonly plugin: string;
-  readonly method: Method;
-  readonly path: string;
-  readonly summary: string;
-  readonly group: string;
-  /** Effective, after the access rules of the configuration. */
-  readonly access: string;
-  readonly formats: readonly Representation[];
-  readonly curl: string;
-  /** Fragment of the docs page: `/docs#<anchor>`. */
-  readonly anchor: string;
-  readonly hidden: boolean;
 }
 
 /** Marks the plugin of an endpoint as in use; the result ends that. */

@@ -1,6 +1,7 @@
 import type { DefaultState, ParameterizedContext } from 'koa';
 import type { Readable } from 'node:stream';
-import type { Account, HandlerInput, Representation, UploadedFile } from './endpoint.js';
+import type { HandlerInput, Representation, UploadedFile } from './endpoint.js';
+import type { Account } from '../contracts/accounts.js';
 import type { Fields } from './validation.js';
 import type { AuditNote } from '../problem.js';
 import type { BrowserSession } from './sessions.js';

@@ -6,7 +6,7 @@ import { type Document, openDocument } from '../disk/document.js';
 import type { Log } from '../log/log.js';
 import { isStartError } from '../problem.js';
 import type { Accounts } from './accounts.js';
-import type { Account } from './endpoint.js';
+import type { Account } from '../contracts/accounts.js';
 
 const StoredSession = z.strictObject({
   /** Names the session on pages; tells nothing about its token. */

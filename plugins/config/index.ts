@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { configurationSources } from '../../core/contracts/configuration-source.js';
-import { lifecycle } from '../../core/contracts/lifecycle.js';
-import { configuration, reloading } from '../../core/contracts/server.js';
+import { lifecycle, configuration, reloading } from '../../core/contracts/server.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { isProblem } from '../../core/problem.js';

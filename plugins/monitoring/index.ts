@@ -1,11 +1,16 @@
 import { directory } from '../../core/contracts/directory.js';
 import { mailSearch } from '../../core/contracts/mail-search.js';
 import { traces } from '../../core/contracts/traces.js';
-import { lifecycle } from '../../core/contracts/lifecycle.js';
+import {
+  lifecycle,
+  catalogue,
+  configuration,
+  healthOverview,
+  metricsExposition,
+  type Configuration,
+} from '../../core/contracts/server.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { serverLog, type ServerLog } from '../../core/contracts/server-log.js';
-import { catalogue, configuration, healthOverview, metricsExposition } from '../../core/contracts/server.js';
-import type { Configuration } from '../../core/contracts/server.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
 import { stallWatch, type StallWatch } from '../../core/contracts/stall-watch.js';
 import { definePlugin, next, type PluginContext } from '../../core/plugin.js';

@@ -1,7 +1,7 @@
 import { targets } from '../../core/contracts/targets.js';
 import type { TracedMessage } from '../../core/contracts/traces.js';
 import type { TraceLog } from './trace-log.js';
-import { baseId, keyOf, type SessionRecord, type TraceRecord } from './trace-record.js';
+import { baseId, traceKey, type SessionRecord, type TraceRecord } from './trace-record.js';
 import { pluralize } from '../../core/text/format.js';
 
 export type Tone = 'neutral' | 'info' | 'good' | 'warn' | 'bad';
@@ -40,7 +40,7 @@ export async function tracesOf(
   text: string,
   { before, limit }: { readonly before?: number; readonly limit: number },
 ): Promise<readonly Trace[]> {
-  const plain = keyOf(text);
+  const plain = traceKey(text);
   const key = longId.test(plain) ? baseId(plain) : plain;
   const found = await log.find(key, { limit: limit * 2, ...(before !== undefined && { before }) });
   const ids = new Set<string>();

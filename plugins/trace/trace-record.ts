@@ -73,7 +73,7 @@ export function parseRecord(line: string): TraceRecord | undefined {
 const idLength = 20;
 
 /** An id, Message-ID or address as it is searched for: without angle brackets, in lower case. */
-export const keyOf = (text: string): string =>
+export const traceKey = (text: string): string =>
   text
     .trim()
     .replace(/^<(.+)>$/, '$1')
@@ -88,10 +88,10 @@ export function keysOf(record: TraceRecord): readonly string[] {
   if (record.kind === 'outcome') return [baseId(record.id)];
   const { session } = record;
   if (record.kind === 'rejected')
-    return present([session.id, keyOf(record.sender ?? ''), keyOf(record.recipient ?? '')]);
+    return present([session.id, traceKey(record.sender ?? ''), traceKey(record.recipient ?? '')]);
   const { id, messageId = '', sender, recipients } = record;
   const addresses = [sender, ...recipients.map(({ address }) => address)];
-  return present([baseId(id), session.id, keyOf(messageId), ...addresses.map(keyOf)]);
+  return present([baseId(id), session.id, traceKey(messageId), ...addresses.map(traceKey)]);
 }
 
 const present = (keys: readonly string[]): readonly string[] => [...new Set(keys)].filter((key) => key !== '');

@@ -6,7 +6,7 @@ import { defer, next } from '../../core/pipeline/verdict.js';
 import type { PluginContext } from '../../core/plugin.js';
 import type { UserDirectory } from './directory.js';
 
-export interface SignInAttempt {
+export interface PasswordAttempt {
   readonly username: string;
   readonly password: string;
   /** IP address of the client. */
@@ -47,7 +47,7 @@ export class SignIns {
   }
 
   /** Throws `unavailable` when too many passwords are being checked; that does not count as a failure. */
-  async attempt(attempt: SignInAttempt): Promise<SignIn> {
+  async attempt(attempt: PasswordAttempt): Promise<SignIn> {
     const key = `${this.#directory.canonical(attempt.username)} ${attempt.address}`;
     const mine = this.#inTurn(this.#turns.get(key), key, attempt);
     this.#turns.set(key, mine);
@@ -58,12 +58,12 @@ export class SignIns {
     }
   }
 
-  async #inTurn(before: Promise<SignIn> | undefined, key: string, attempt: SignInAttempt): Promise<SignIn> {
+  async #inTurn(before: Promise<SignIn> | undefined, key: string, attempt: PasswordAttempt): Promise<SignIn> {
     await before?.catch(() => undefined);
     return this.#decide(key, attempt);
   }
 
-  async #decide(key: string, { username, password, exempt }: SignInAttempt): Promise<SignIn> {
+  async #decide(key: string, { username, password, exempt }: PasswordAttempt): Promise<SignIn> {
     const retryAfter = exempt ? 0 : this.#limiter.retryAfter(key);
     if (retryAfter > 0) return { outcome: 'limited', retryAfter };
     const user = await this.#directory.authenticate(username, password);

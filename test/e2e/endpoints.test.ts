@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { EndpointDescription } from '../../core/http/endpoint.js';
+import type { EndpointDescription } from '../../core/contracts/server.js';
 import { suiteEnding } from '../support/ending.js';
 import { HttpClient } from '../support/http-client.js';
 import { startInProcess, type InProcessServer } from '../support/in-process-server.js';

@@ -1,4 +1,4 @@
-import type { EndpointDescription } from '../../core/http/endpoint.js';
+import type { EndpointDescription } from '../../core/contracts/server.js';
 
 type Mounted = Pick<EndpointDescription, 'method' | 'path' | 'access'>;
 

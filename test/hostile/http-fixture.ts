@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import type { EndpointDescription } from '../../core/http/endpoint.js';
+import type { EndpointDescription } from '../../core/contracts/server.js';
 import { accounts, basic, passwords, type Who } from '../core/http/opened-shell.js';
 import { rawExchange } from '../core/http/raw-exchange.js';
 import type { Ending } from '../support/ending.js';

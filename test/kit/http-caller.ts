@@ -6,7 +6,7 @@ import {
   type Server,
 } from 'node:http';
 import { buffer } from 'node:stream/consumers';
-import type { Role } from '../../core/http/endpoint.js';
+import type { Role } from '../../core/contracts/accounts.js';
 import { MemorySocket } from './memory-socket.js';
 
 /** One request to an endpoint. */

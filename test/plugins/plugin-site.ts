@@ -3,12 +3,20 @@ import { pino } from 'pino';
 import { provide, type ProvidedService } from '../../core/contracts/service.js';
 import { type Clock, systemTimers } from '../../core/clock.js';
 import { FileSignInHistory } from '../../core/auth/sign-in-history.js';
-import { lifecycle } from '../../core/contracts/lifecycle.js';
+import {
+  lifecycle,
+  catalogue,
+  configuration,
+  healthOverview,
+  metricsExposition,
+  reloading,
+  type Configuration,
+  type EffectiveValue,
+  type Reloading,
+} from '../../core/contracts/server.js';
 import { serverLog } from '../../core/contracts/server-log.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { stallWatch } from '../../core/contracts/stall-watch.js';
-import { catalogue, configuration, healthOverview, metricsExposition, reloading } from '../../core/contracts/server.js';
-import type { Configuration, EffectiveValue, Reloading } from '../../core/contracts/server.js';
 import { type OpenedLog, openLog } from '../../core/log/log.js';
 import { HealthRegistry } from '../../core/host/health.js';
 import { parseAddress } from '../../core/mime/address.js';

@@ -10,7 +10,7 @@ import { planCase } from './case-plan.js';
 import { type Assertion, compileAssertions, type OpenSession, runCase, type SessionResult } from './case-run.js';
 import { at, type CaseDefinition, readReversePath, variablesOf, withVariables } from './definition.js';
 import { type CaseTransaction, type CaseContext, transactionsOf } from './transactions.js';
-import type { KeptUpload } from './upload-shelf.js';
+import type { KeptUpload } from './upload-store.js';
 
 /** A validated request to send a case or one raw message. */
 export interface OutgoingRequest {

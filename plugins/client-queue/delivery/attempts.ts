@@ -6,7 +6,7 @@ import type { Lease, RecipientSettlement, RelayQueue, Settlement } from '../queu
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
-import { damageHolds, deadLetterReason } from '../queue/damage-holds.js';
+import { damageHolds, deadLetterReason } from '../queue/hold-reasons.js';
 import { expiredReply } from '../queue/housekeeping.js';
 import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 import { readDestination } from './destination.js';

@@ -72,7 +72,7 @@ class StoredControls implements DestinationControls {
   }
 
   get(destination: string): RecordedControl | undefined {
-    const control = this.#all().get(keyOf(destination));
+    const control = this.#all().get(destinationKey(destination));
     return control === undefined ? undefined : inForce(control, this.#clock.now());
   }
 
@@ -84,7 +84,7 @@ class StoredControls implements DestinationControls {
   }
 
   async set(destination: string, control: Partial<DestinationControl>, by: string | null): Promise<RecordedControl> {
-    const key = keyOf(destination);
+    const key = destinationKey(destination);
     const at = this.#clock.now();
     let recorded: RecordedControl = { ...nothing, destination: key, by, at };
     await this.#change(key, (controls) => {
@@ -96,7 +96,7 @@ class StoredControls implements DestinationControls {
   }
 
   async clear(destination: string): Promise<boolean> {
-    const key = keyOf(destination);
+    const key = destinationKey(destination);
     const found = this.get(key) !== undefined;
     if (this.#all().has(key)) await this.#change(key, (controls) => void controls.delete(key));
     return found;
@@ -161,6 +161,6 @@ function isNothing({ suspendedUntil, maxConnections, ratePerMinute }: Destinatio
   return suspendedUntil === null && maxConnections === null && ratePerMinute === null;
 }
 
-export function keyOf(destination: string): string {
+export function destinationKey(destination: string): string {
   return destination.toLowerCase();
 }

@@ -10,7 +10,7 @@ import { openSession } from '../../../core/smtp/client/opening.js';
 import { Intake } from '../case/intake.js';
 import { Sending } from '../case/sending.js';
 import { CaseFiles, type CaseContext } from '../case/transactions.js';
-import { UploadStore } from '../case/upload-shelf.js';
+import { UploadStore } from '../case/upload-store.js';
 import type { DestinationControls } from '../delivery/destination-controls.js';
 import type { OutboundSettings, SiteState } from '../delivery/outbound.js';
 import { relayTarget } from '../delivery/relay-hook.js';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
+import type { QueueStatistics } from '../../../core/contracts/relay-queue.js';
 import {
   type AnyEndpoint,
   defineEndpoint,

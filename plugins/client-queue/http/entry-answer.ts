@@ -7,7 +7,7 @@ import {
   type QueuedRecipient,
   type RecordedReply,
 } from '../../../core/contracts/queue-entry.js';
-import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
+import type { QueueStatistics } from '../../../core/contracts/relay-queue.js';
 import type { Sites } from '../delivery/sites.js';
 
 /** Entries in responses: times are ISO 8601. */

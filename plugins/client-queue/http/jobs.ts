@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { MutationReach } from '../../../core/contracts/queue-list.js';
+import type { MutationReach } from '../../../core/contracts/relay-queue.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import { pluralize } from '../../../core/text/format.js';

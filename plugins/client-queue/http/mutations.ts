@@ -6,7 +6,7 @@ import type {
   MutationPreview,
   MutationResult,
   MutationRun,
-} from '../../../core/contracts/queue-list.js';
+} from '../../../core/contracts/relay-queue.js';
 import type { RelayQueue } from '../queue/relay-queue.js';
 import {
   type AnyEndpoint,

@@ -1,8 +1,9 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { EntryFilter } from '../../../core/contracts/queue-list.js';
+import type { EntryFilter } from '../../../core/contracts/relay-queue.js';
 import type { Entry } from '../../../core/contracts/queue-entry.js';
-import { type Account, type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import type { Account } from '../../../core/contracts/accounts.js';
 import { problem } from '../../../core/problem.js';
 import {
   EntryAnswer,
@@ -14,7 +15,15 @@ import {
   summaryAnswer,
 } from './entry-answer.js';
 import { headerOf } from '../delivery/outgoing-message.js';
-import { entryPage, filterOf, listPage, ListQuery, statisticsPage, StatisticsQuery, UidParams } from './queue-page.js';
+import {
+  entryPage,
+  filterOf,
+  listPage,
+  QueueListQuery,
+  statisticsPage,
+  StatisticsQuery,
+  UidParams,
+} from './queue-page.js';
 import { group, type QueueDeps } from './client-deps.js';
 
 /** Read-only endpoints of the queue. */
@@ -30,7 +39,7 @@ function listing(deps: QueueDeps): AnyEndpoint {
     summary: 'Mail that waits for other servers, filtered and sorted',
     group,
     access: 'read',
-    query: ListQuery,
+    query: QueueListQuery,
     answer: z.object({
       items: z.array(SummaryAnswer),
       total: z.int().describe('Entries that the filter leaves'),
@@ -71,7 +80,7 @@ function listing(deps: QueueDeps): AnyEndpoint {
         controls: controls.list(),
         siteOf: (destination) => sites.peek(destination),
         now,
-        damage: queue.complaint?.(),
+        complaint: queue.complaint?.(),
         matching,
       });
     },
@@ -105,7 +114,7 @@ function statistics(deps: QueueDeps): AnyEndpoint {
         return statisticsAnswer(counted, sites, maxDestinations.statistics);
       }
       const [whole, matching] = await Promise.all([queue.statistics(now), matchingStatistics(deps, filter)]);
-      const about = { now, damage: queue.complaint?.(), filter, matching };
+      const about = { now, complaint: queue.complaint?.(), filter, matching };
       return statisticsPage(statisticsAnswer(whole, sites, maxDestinations.page), controls.list(), about);
     },
   });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type EntryState, entryStates, openStates } from '../../../core/contracts/queue-entry.js';
-import { type EntryFilter, entrySorts } from '../../../core/contracts/queue-list.js';
+import { type EntryFilter, entrySorts } from '../../../core/contracts/relay-queue.js';
 import type { RecordedControl } from '../delivery/destination-controls.js';
 import { siteLabel } from '../delivery/destination.js';
 import {
@@ -83,7 +83,7 @@ function destinationRow(
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
-  { now, damage, filter = {}, matching }: StatisticsAbout,
+  { now, complaint, filter = {}, matching }: StatisticsAbout,
 ) {
   const { byState, oldest, open, bytes, quarantined } = statistics;
   const isFiltered = matching !== undefined;
@@ -100,7 +100,7 @@ export function statisticsPage(
     bytes,
     oldest,
     quarantined,
-    damage,
+    complaint,
     isFiltered,
     refreshPath: isFiltered ? `${statisticsPath}?${queryOf(filter)}` : statisticsPath,
     ageColumns: ageColumns(ageLimits),
@@ -128,7 +128,7 @@ export function statisticsPage(
 
 interface StatisticsAbout {
   readonly now: number;
-  readonly damage: string | undefined;
+  readonly complaint: string | undefined;
   readonly filter?: EntryFilter | undefined;
   /** Of what the filter matches; undefined without a filter. */
   readonly matching?: Statistics | undefined;
@@ -328,7 +328,7 @@ type Given = z.output<typeof FilterFields>;
 
 export const StatisticsQuery = z.object(filterFields);
 
-export const ListQuery = z.object({
+export const QueueListQuery = z.object({
   ...filterFields,
   page: z.int().min(1).max(1e6).optional().describe('From 1; a cursor is better while mail moves.'),
   limit: z.int().min(1).max(1000).default(50),

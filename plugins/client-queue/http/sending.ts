@@ -10,7 +10,7 @@ import type { TranscriptEntry } from '../../../core/smtp/client/channel.js';
 import type { SessionResult } from '../case/case-run.js';
 import { at, CaseDefinition, readReversePath, wrongPlaces } from '../case/definition.js';
 import { type RawMessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';
-import type { KeptUpload } from '../case/upload-shelf.js';
+import type { KeptUpload } from '../case/upload-store.js';
 import { group, type SendingDeps } from './client-deps.js';
 
 const maxCaseBytes = 1024 * 1024;

@@ -1,7 +1,7 @@
 import { rename } from 'node:fs/promises';
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
-import type { MutationResult, MutationRun, RecipientIndexes } from '../../../core/contracts/queue-list.js';
+import type { MutationResult, MutationRun, RecipientIndexes } from '../../../core/contracts/relay-queue.js';
 import { type Document, openDocument } from '../../../core/disk/document.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';

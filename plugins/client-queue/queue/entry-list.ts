@@ -15,7 +15,7 @@ import type {
   EntrySort,
   ListOptions,
   QueueStatistics,
-} from '../../../core/contracts/queue-list.js';
+} from '../../../core/contracts/relay-queue.js';
 import { problem } from '../../../core/problem.js';
 import { headerTexts, StoredAttempt } from './envelope.js';
 import type { Ledger } from './ledger.js';

@@ -20,7 +20,7 @@ import type {
   MutationRun,
   QueueStatistics,
   Selector,
-} from '../../../core/contracts/queue-list.js';
+} from '../../../core/contracts/relay-queue.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { LinkTarget, SpooledMessage } from '../../../core/spool/spool.js';
 import { pluralize } from '../../../core/text/format.js';

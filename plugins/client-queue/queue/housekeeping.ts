@@ -16,7 +16,7 @@ import {
   statesBehind,
 } from './change.js';
 import { jumpMs } from './clock-watch.js';
-import { deadLetterReason } from './damage-holds.js';
+import { deadLetterReason } from './hold-reasons.js';
 import { released } from './mutation.js';
 import type { Quarantine } from './quarantine.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';

@@ -7,7 +7,7 @@ import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import { AppendFailed, LogFull } from '../../../core/spool/commit-log.js';
 import { Backlog } from './statistics.js';
-import { isDamageHold } from './damage-holds.js';
+import { isDamageHold } from './hold-reasons.js';
 import {
   addNotices,
   applyChange,

@@ -1,6 +1,13 @@
-import type { Mutation, MutationResult } from '../../../core/contracts/queue-list.js';
-import type { Change, RecipientChange } from './change.js';
-import { addNotices, type ChangeDraft, draftOf, finish, statesBehind } from './change.js';
+import type { Mutation, MutationResult } from '../../../core/contracts/relay-queue.js';
+import {
+  type Change,
+  type RecipientChange,
+  addNotices,
+  type ChangeDraft,
+  draftOf,
+  finish,
+  statesBehind,
+} from './change.js';
 import {
   isOpen,
   isWaiting,

@@ -1,5 +1,5 @@
 import { TimeSlice } from '../../../core/concurrency.js';
-import type { Mutation, MutationPreview, MutationResult, MutationRun } from '../../../core/contracts/queue-list.js';
+import type { Mutation, MutationPreview, MutationResult, MutationRun } from '../../../core/contracts/relay-queue.js';
 import type { Change } from './change.js';
 import { summaryOf } from './entry-list.js';
 import { isOpen, type QueuedEntry, type RecipientTest } from './queued-entry.js';

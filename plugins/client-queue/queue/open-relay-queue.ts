@@ -12,7 +12,7 @@ import { findAtTarget } from '../../../core/spool/restoration.js';
 import type { LinkTarget } from '../../../core/spool/spool.js';
 import { Bodies, shards } from './bodies.js';
 import type { ChangeDeps } from './change.js';
-import { isDamageHold } from './damage-holds.js';
+import { isDamageHold } from './hold-reasons.js';
 import { FileRelayQueue, type OpenedRelayQueue } from './file-relay-queue.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';

@@ -13,8 +13,8 @@ import type {
   MutationResult,
   MutationRun,
   Selector,
-} from '../../../core/contracts/queue-list.js';
-import type { QueuedMail } from '../../../core/contracts/relay-queue.js';
+  QueuedMail,
+} from '../../../core/contracts/relay-queue.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 
 /** A damaged or unknown file that was found in the queue and quarantined. */

@@ -1,6 +1,6 @@
 import { TimeSlice } from '../../../core/concurrency.js';
 import { type EntryState, entryStates, type RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
+import type { QueueStatistics } from '../../../core/contracts/relay-queue.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import type { Journal } from './journal.js';

@@ -9,7 +9,7 @@ import type { Acceptance } from './acceptance.js';
 import { type Bodies, shards } from './bodies.js';
 import { type Change, type ChangeDeps, draftOf } from './change.js';
 import { ClockWatch } from './clock-watch.js';
-import { damageHolds } from './damage-holds.js';
+import { damageHolds } from './hold-reasons.js';
 import { ageEntry, broughtBack, FutureArrivals, sweep } from './housekeeping.js';
 import type { Journal } from './journal.js';
 import { type Leases, loseLease, suspectCrashes } from './leases.js';

@@ -1,7 +1,6 @@
 import type { QueuedMail } from '../../../core/contracts/relay-queue.js';
-import type { Catalogue, Configuration, HealthOverview } from '../../../core/contracts/server.js';
+import type { Catalogue, Configuration, HealthOverview, EndpointDescription } from '../../../core/contracts/server.js';
 import type { ComponentHealth } from '../../../core/contracts/health.js';
-import type { EndpointDescription } from '../../../core/http/endpoint.js';
 import type { Activity, ActivityFigures } from '../charts/activity.js';
 import type { DiskSpace, Space } from '../system/probes.js';
 import { extendedHealth, type HealthWord } from '../health.js';

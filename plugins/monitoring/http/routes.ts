@@ -4,13 +4,8 @@ import { packageRoot } from '../../../core/host/installation.js';
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { HealthOverview, MetricsExposition } from '../../../core/contracts/server.js';
-import {
-  type Account,
-  type AnyEndpoint,
-  type ByteSource,
-  defineEndpoint,
-  respond,
-} from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, type ByteSource, defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import type { Account } from '../../../core/contracts/accounts.js';
 import { holds } from '../../../core/http/access.js';
 import type { Finder, FoundPage } from '../finder.js';
 import {

@@ -38,7 +38,7 @@ interface SentDraft {
 interface DraftSendingInput {
   readonly reader: StoreReader;
   readonly drafts: Drafts;
-  readonly shelf: DraftStore;
+  readonly store: DraftStore;
   readonly files: DraftFiles;
   readonly notes: SentNotes;
   readonly submission: SubmissionService;
@@ -112,8 +112,8 @@ export class DraftSending {
       const saved =
         fields === undefined ? undefined : await drafts.update(mailbox, draftId, { ...change, fields }, expected);
       return await drafts.held(mailbox, draftId, async (open) => {
-        expect(open.shelved, saved === undefined ? expected : (tag) => tag === saved.tag);
-        return (await this.#handedIn(mailbox, open.shelved)) ?? this.#send(mailbox, open, remoteAddress);
+        expect(open.stored, saved === undefined ? expected : (tag) => tag === saved.tag);
+        return (await this.#handedIn(mailbox, open.stored)) ?? this.#send(mailbox, open, remoteAddress);
       });
     } catch (error) {
       const isLate = isProblem(error) && error.problem === 'precondition-failed';
@@ -127,9 +127,9 @@ export class DraftSending {
 
   /** For a client with an older version: it may have saved the current one with its first attempt. */
   #savedBefore(mailbox: MailboxName, draftId: string, fields: DraftFields | undefined): Promise<SentDraft | undefined> {
-    return this.#input.drafts.held(mailbox, draftId, async ({ shelved, content }) => {
+    return this.#input.drafts.held(mailbox, draftId, async ({ stored, content }) => {
       const isSame = fields === undefined || holdsFields(mailbox, content, fields);
-      return isSame ? this.#handedIn(mailbox, shelved) : undefined;
+      return isSame ? this.#handedIn(mailbox, stored) : undefined;
     });
   }
 
@@ -139,8 +139,8 @@ export class DraftSending {
     draftId: string,
     fields: DraftFields | undefined,
   ): Promise<SentDraft | undefined> {
-    const { shelf } = this.#input;
-    const sent = await shelf.sent(mailbox, draftId);
+    const { store } = this.#input;
+    const sent = await store.sent(mailbox, draftId);
     if (sent === undefined) return undefined;
     if (fields !== undefined && !(await this.#says(mailbox, sent.id, fields))) {
       throw problem(
@@ -168,18 +168,18 @@ export class DraftSending {
 
   /** Finishes an earlier submission of this version, if there is one. */
   async #handedIn(mailbox: MailboxName, draft: StoredDraft): Promise<SentDraft | undefined> {
-    const { notes, shelf } = this.#input;
+    const { notes, store } = this.#input;
     const note = await notes.find(mailbox, draft);
     if (note !== undefined) return this.#conclude(note);
-    const sent = await shelf.sent(mailbox, draft.draftId, draft.revision);
+    const sent = await store.sent(mailbox, draft.draftId, draft.revision);
     if (sent === undefined) return undefined;
-    await shelf.remove(mailbox, draft);
+    await store.remove(mailbox, draft);
     return { sentId: sent.id, uid: null };
   }
 
   async #send(mailbox: MailboxName, open: OpenDraft, remoteAddress: string): Promise<SentDraft> {
     const { files, notes, log } = this.#input;
-    const { draftId, revision } = open.shelved;
+    const { draftId, revision } = open.stored;
     const recipients = recipientsOf(open.content);
     const message = await files.prepare(this.#finished(mailbox, open));
     let isNoted = false;
@@ -203,12 +203,12 @@ export class DraftSending {
   }
 
   /** The queue entry, if there is one. */
-  async #submit(mailbox: MailboxName, { shelved }: OpenDraft, outgoing: Outgoing): Promise<string | null> {
+  async #submit(mailbox: MailboxName, { stored }: OpenDraft, outgoing: Outgoing): Promise<string | null> {
     const { files, submission } = this.#input;
     const { recipients, message, remoteAddress } = outgoing;
     const submitted = await submission.submit({
       // Deterministic, so that a submission repeated after a crash creates no second message.
-      id: transactionOf(shelved),
+      id: transactionOf(stored),
       username: mailboxOwner(mailbox).address.address,
       remoteAddress,
       via: 'HTTP',
@@ -222,13 +222,13 @@ export class DraftSending {
 
   /** Files the message, removes its draft and the note. Each step can be repeated after a crash. */
   async #conclude({ mailbox, draftId, revision, uid, message }: SentNote): Promise<SentDraft> {
-    const { shelf, files, notes } = this.#input;
+    const { store, files, notes } = this.#input;
     const mark = { draftId, revision };
-    const filed = await shelf.sent(mailbox, draftId, revision);
-    const sentId = filed?.id ?? (await shelf.fileSent(mailbox, message, mark));
-    const drafts = await shelf.all(mailbox);
+    const filed = await store.sent(mailbox, draftId, revision);
+    const sentId = filed?.id ?? (await store.fileSent(mailbox, message, mark));
+    const drafts = await store.all(mailbox);
     const left = drafts.find((draft) => draft.draftId === draftId && draft.revision === revision);
-    if (left !== undefined) await shelf.remove(mailbox, left);
+    if (left !== undefined) await store.remove(mailbox, left);
     await notes.forget(mailbox, mark);
     await files.discard(message);
     return { sentId, uid };
@@ -393,7 +393,7 @@ interface DraftServiceOptions {
 /** The services for drafts. */
 export interface DraftService {
   readonly drafts: Drafts;
-  readonly shelf: DraftStore;
+  readonly store: DraftStore;
   readonly sending: DraftSending;
 }
 
@@ -401,11 +401,11 @@ export async function openDraftService(input: DraftServiceOptions): Promise<Draf
   const { reader, names, provide, quotas, submission, folder, messageBytes, clock, log, files = nodeFiles } = input;
   const sync = folderSyncOf(files);
   const prepared = new DraftFiles({ folder, files, sync, messageBytes });
-  const shelf = new DraftStore({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
+  const store = new DraftStore({ folders: reader.mailboxFolders, provide, quotas, names, files, sync, prepared, log });
   const now = (): Date => new Date(clock.now());
-  const drafts = new Drafts({ reader, shelf, files: prepared, turns: new KeyedMutex(), now });
+  const drafts = new Drafts({ reader, store, files: prepared, turns: new KeyedMutex(), now });
   const notes = new SentNotes({ folder, files, log });
-  const sending = new DraftSending({ reader, drafts, shelf, files: prepared, notes, submission, now, log });
+  const sending = new DraftSending({ reader, drafts, store, files: prepared, notes, submission, now, log });
   await prepared.sweep(await sending.resume());
-  return { drafts, shelf, sending };
+  return { drafts, store, sending };
 }

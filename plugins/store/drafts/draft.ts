@@ -53,7 +53,7 @@ export interface AlongWith {
 
 /** A draft with its file open, under the lock. */
 export interface OpenDraft {
-  readonly shelved: StoredDraft;
+  readonly stored: StoredDraft;
   readonly file: MessageFile;
   readonly content: DraftContent;
 }
@@ -64,12 +64,12 @@ export function expect({ entry }: StoredDraft, expected: Expectation | undefined
   throw problem('precondition-failed', 'Somebody else has changed this draft since you read it.');
 }
 
-export function describe({ shelved, file, content }: OpenDraft): Draft {
+export function describe({ stored, file, content }: OpenDraft): Draft {
   return {
-    draftId: shelved.draftId,
-    id: shelved.entry.id,
-    tag: tagOf(shelved.entry.id),
-    savedAt: new Date(shelved.entry.receivedAt).toISOString(),
+    draftId: stored.draftId,
+    id: stored.entry.id,
+    tag: tagOf(stored.entry.id),
+    savedAt: new Date(stored.entry.receivedAt).toISOString(),
     size: file.size,
     content,
   };

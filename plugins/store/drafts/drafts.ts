@@ -32,7 +32,7 @@ import {
 
 interface DraftsInput {
   readonly reader: StoreReader;
-  readonly shelf: DraftStore;
+  readonly store: DraftStore;
   readonly files: DraftFiles;
   readonly turns: KeyedMutex;
   readonly now: () => Date;
@@ -50,28 +50,28 @@ export class Drafts {
 
   /** @throws Problem `not-found` */
   async read(mailbox: MailboxName, draftId: string): Promise<Draft> {
-    const { shelf } = this.#input;
-    const found = await this.#found(mailbox, draftId, () => shelf.find(mailbox, draftId));
+    const { store } = this.#input;
+    const found = await this.#found(mailbox, draftId, () => store.find(mailbox, draftId));
     if (found.older.length > 0) {
-      await this.#alone(mailbox, draftId, async () => shelf.tidy(mailbox, await shelf.find(mailbox, draftId)));
+      await this.#alone(mailbox, draftId, async () => store.tidy(mailbox, await store.find(mailbox, draftId)));
     }
     return this.#shown(mailbox, draftId, (open) => Promise.resolve(describe(open)));
   }
 
   isThere(mailbox: MailboxName, draftId: string): Promise<boolean> {
     return this.#alone(mailbox, draftId, async () => {
-      const all = await this.#input.shelf.all(mailbox);
+      const all = await this.#input.store.all(mailbox);
       return all.some((draft) => draft.draftId === draftId);
     });
   }
 
   /** @throws Problem `not-found`, `invalid`, `too-large`, `mailbox-full` */
   async create(mailbox: MailboxName, change: DraftChange): Promise<Draft> {
-    const { shelf, files } = this.#input;
+    const { store, files } = this.#input;
     const draftId = uniqueId();
     const prepared = await this.#prepare(mailbox, change, undefined);
     try {
-      await shelf.save(mailbox, prepared, draftId, undefined);
+      await store.save(mailbox, prepared, draftId, undefined);
     } finally {
       await files.discard(prepared);
     }
@@ -87,7 +87,7 @@ export class Drafts {
         return this.#prepare(mailbox, change, open);
       });
     }
-    await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
+    await this.#found(mailbox, draftId, () => this.#input.store.find(mailbox, draftId));
     // Reads a slow request body before it takes the lock.
     const raw = await this.#prepareRaw(change.content);
     try {
@@ -104,20 +104,20 @@ export class Drafts {
     expected: Expectation | undefined,
     raw: PreparedFile,
   ): Promise<Draft> {
-    const { shelf } = this.#input;
-    const found = await shelf.find(mailbox, draftId);
+    const { store } = this.#input;
+    const found = await store.find(mailbox, draftId);
     expect(found, expected);
-    await shelf.save(mailbox, raw, draftId, found);
+    await store.save(mailbox, raw, draftId, found);
     return this.#opened(mailbox, draftId, (open) => Promise.resolve(describe(open)));
   }
 
   /** @throws Problem `not-found`, `precondition-failed` */
   remove(mailbox: MailboxName, draftId: string, expected?: Expectation): Promise<void> {
-    const { shelf } = this.#input;
+    const { store } = this.#input;
     return this.#alone(mailbox, draftId, async () => {
-      const found = await shelf.find(mailbox, draftId);
+      const found = await store.find(mailbox, draftId);
       expect(found, expected);
-      await shelf.remove(mailbox, found);
+      await store.remove(mailbox, found);
     });
   }
 
@@ -128,7 +128,7 @@ export class Drafts {
     uploads: readonly AttachmentUpload[],
     { fields, expected }: AlongWith = {},
   ): Promise<{ readonly draft: Draft; readonly added: readonly Attachment[] }> {
-    await this.#found(mailbox, draftId, () => this.#input.shelf.find(mailbox, draftId));
+    await this.#found(mailbox, draftId, () => this.#input.store.find(mailbox, draftId));
     const encoded: PreparedFile[] = [];
     const labels: AttachmentLabel[] = [];
     try {
@@ -167,10 +167,10 @@ export class Drafts {
 
   /** The decoded bytes of an attachment. @throws Problem `not-found` */
   async attachment(mailbox: MailboxName, draftId: string, attachmentId: string) {
-    return this.#shown(mailbox, draftId, async ({ file, content, shelved }) => {
+    return this.#shown(mailbox, draftId, async ({ file, content, stored }) => {
       const found = content.attachments.find((part) => part.attachmentId === attachmentId);
       if (found === undefined) throw noAttachment();
-      return { ...(await this.#input.reader.partOf(file, found.part)), filename: found.filename, id: shelved.entry.id };
+      return { ...(await this.#input.reader.partOf(file, found.part)), filename: found.filename, id: stored.entry.id };
     });
   }
 
@@ -186,14 +186,14 @@ export class Drafts {
     /** Undefined: nothing changes. */
     prepare: (open: OpenDraft) => Promise<PreparedFile> | undefined,
   ): Promise<Draft> {
-    const { shelf, files } = this.#input;
+    const { store, files } = this.#input;
     return this.#alone(mailbox, draftId, async () => {
       await this.#opened(mailbox, draftId, async (open) => {
-        expect(open.shelved, expected);
+        expect(open.stored, expected);
         const prepared = await prepare(open);
         if (prepared === undefined) return;
         try {
-          await shelf.save(mailbox, prepared, draftId, open.shelved);
+          await store.save(mailbox, prepared, draftId, open.stored);
         } finally {
           await files.discard(prepared);
         }
@@ -222,11 +222,11 @@ export class Drafts {
   }
 
   async #opened<T>(mailbox: MailboxName, draftId: string, task: (open: OpenDraft) => Promise<T>): Promise<T> {
-    const { shelf, reader } = this.#input;
-    const shelved = await shelf.find(mailbox, draftId);
-    const file = await reader.open({ mailbox, folder: shelved.folder.name, id: shelved.entry.id });
+    const { store, reader } = this.#input;
+    const stored = await store.find(mailbox, draftId);
+    const file = await reader.open({ mailbox, folder: stored.folder.name, id: stored.entry.id });
     try {
-      return await task({ shelved, file, content: await reader.draft(file) });
+      return await task({ stored, file, content: await reader.draft(file) });
     } finally {
       await file.handle.close();
     }
@@ -282,7 +282,7 @@ type ListedDraft = Pick<MessageSummary, 'id' | 'size' | 'from' | 'to' | 'subject
 };
 
 interface DraftListDeps {
-  readonly shelf: Pick<DraftStore, 'all'>;
+  readonly store: Pick<DraftStore, 'all'>;
   readonly reader: Pick<StoreReader, 'summaries'>;
 }
 
@@ -309,8 +309,8 @@ export async function listDrafts(
   return sheet.page;
 }
 
-async function look({ shelf, reader }: DraftListDeps, mailbox: MailboxName, request: PageRequest): Promise<Sheet> {
-  const all = await shelf.all(mailbox);
+async function look({ store, reader }: DraftListDeps, mailbox: MailboxName, request: PageRequest): Promise<Sheet> {
+  const all = await store.all(mailbox);
   const keyed = all.map((draft) => ({ ...draft, receivedAt: draft.entry.receivedAt, id: draft.entry.id }));
   const page = pageOf(keyed.toSorted(order), request, order);
   const ids = new Map(page.items.map(({ id, draftId }) => [id, draftId]));

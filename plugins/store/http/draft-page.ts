@@ -89,7 +89,7 @@ export async function orConflict<T>({ drafts }: DraftDeps, attempt: Attempt, tas
 /** Dependencies of the draft endpoints. */
 export interface DraftDeps {
   readonly drafts: Drafts;
-  readonly shelf: DraftStore;
+  readonly store: DraftStore;
   readonly sending: DraftSending;
   readonly reader: StoreReader;
   readonly names: MailboxNames;

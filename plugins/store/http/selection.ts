@@ -16,7 +16,7 @@ import { parseMessageId } from '../maildir/message-name.js';
 import { deletesForGood, type FlagMark, trash } from '../messages/message-editor.js';
 import type { MessageSummary } from '../folders/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
-import { Summary } from './store-answer.js';
+import { SummaryAnswer } from './store-answer.js';
 import * as schema from './store-query.js';
 import { folderOf, folderPath, FolderQuery, group, type StoreDeps, writtenFilter } from './store-query.js';
 import { folderHref, mailboxHref } from './view-model.js';
@@ -137,7 +137,7 @@ export function expectCount(count: number, expected: number | undefined): void {
 /** Additional response fields of a dry run. */
 export const previewAnswer = {
   dryRun: z.literal(true).optional(),
-  sample: z.array(Summary).optional().describe(`At most ${sampleSize} of the messages.`),
+  sample: z.array(SummaryAnswer).optional().describe(`At most ${sampleSize} of the messages.`),
 };
 
 /** The messages that would change. */

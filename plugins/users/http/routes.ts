@@ -2,13 +2,8 @@ import { z } from 'zod';
 import { maxPasswordCharacters, minPasswordCharacters } from '../../../core/auth/password.js';
 import type { Directory } from '../../../core/contracts/directory.js';
 import type { SignInEntry, SignInHistory } from '../../../core/contracts/sign-in-history.js';
-import {
-  type Account,
-  type AnyEndpoint,
-  defineEndpoint,
-  type EndpointRequest,
-  respond,
-} from '../../../core/http/endpoint.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import type { Account } from '../../../core/contracts/accounts.js';
 import { namesTag } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
 import { type LocalRoster, type Roster, type UserDetails, type UserExpectation, userVersion } from '../roster.js';

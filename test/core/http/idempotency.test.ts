@@ -5,7 +5,7 @@ import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
-import { KeptAnswers } from '../../../core/http/idempotency.js';
+import { KeptAnswers } from '../../../core/http/shell/idempotency.js';
 import { problem } from '../../../core/problem.js';
 import { atEnd } from '../../support/ending.js';
 import { HandClock } from '../../support/hand-clock.js';

@@ -7,7 +7,7 @@ import { pino } from 'pino';
 import { type Clock, systemClock } from '../../../core/clock.js';
 import { type Accounts, openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions, type HttpSettings } from '../../../core/http/options.js';
-import { createHttpShell, type HttpShell } from '../../../core/http/shell.js';
+import { createHttpShell, type HttpShell } from '../../../core/http/shell/shell.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
 import { demonstration } from './demonstration.js';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { STATUS_CODES } from 'node:http';
 import { after, before, test } from 'node:test';
-import { problemDocument } from '../../../core/http/problem-boundary.js';
+import { problemDocument } from '../../../core/http/shell/problem-boundary.js';
 import { problem, type ProblemName, problems } from '../../../core/problem.js';
 import { openShell, type OpenedShell } from './opened-shell.js';
 

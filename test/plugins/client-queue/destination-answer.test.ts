@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
+import type { QueueStatistics } from '../../../core/contracts/relay-queue.js';
 import { waitingDestinations } from '../../../plugins/client-queue/http/destinations.js';
 import { HandClock } from '../../support/hand-clock.js';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { QueueStatistics } from '../../../core/contracts/queue-list.js';
+import type { QueueStatistics } from '../../../core/contracts/relay-queue.js';
 import { maxDestinations, statisticsAnswer } from '../../../plugins/client-queue/http/entry-answer.js';
 
 const count = 200_000;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { auditPath } from '../../../core/log/file.js';
-import { AuditFile } from '../../../core/http/audit.js';
+import { AuditFile } from '../../../core/http/shell/audit.js';
 import { readAudit, type AuditEntry } from '../../../plugins/config/audit-trail.js';
 import { config } from '../../../plugins/config/index.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';

@@ -8,7 +8,7 @@ const rounds = 30;
 
 suite('a draft that is saved again and again', () => {
   test('is found by a reader in the meantime, with its attachment', async (t) => {
-    const { drafts, shelf } = await openDrafts(t, await temporaryFolder(t));
+    const { drafts, store } = await openDrafts(t, await temporaryFolder(t));
     const { draftId } = await drafts.create(ann, change({ text: 'text 0' }));
     const { added } = await drafts.attach(ann, draftId, [upload('a', 'attached')]);
     const saved = new AbortController();
@@ -20,7 +20,7 @@ suite('a draft that is saved again and again', () => {
       read('read', () => drafts.read(ann, draftId)),
       read('attachment', () => drafts.attachment(ann, draftId, added[0]?.attachmentId ?? '')),
       read('list', async () => {
-        const all = await shelf.all(ann);
+        const all = await store.all(ann);
         if (all.length !== 1) throw new Error(`${all.length} drafts`);
       }),
     ];

@@ -92,7 +92,7 @@ suite('drafts on the disk', () => {
   });
 
   test('what a mail client wrote is a draft too, and keeps its id when it is saved here', async (t) => {
-    const { drafts, shelf, root, files } = await openDrafts(t, await temporaryFolder(t));
+    const { drafts, store, root, files } = await openDrafts(t, await temporaryFolder(t));
     const cur = join(root, 'example.org', 'ann', '.Drafts', 'cur');
     await mkdir(cur, { recursive: true });
     const message = [
@@ -112,7 +112,7 @@ suite('drafts on the disk', () => {
       '',
     ].join('\n');
     await writeFile(join(cur, '1700000000.M1P1.client:2,DFa'), message, 'latin1');
-    const [found] = await shelf.all(ann);
+    const [found] = await store.all(ann);
     const before = await drafts.read(ann, found?.draftId ?? '');
     assert.equal(before.content.text, 'café');
     assert.deepEqual(
@@ -130,12 +130,12 @@ suite('drafts on the disk', () => {
 
   test('when the old version does not go, the new one is shown once and tidies up', async (t) => {
     const disk = new FaultyFiles();
-    const { drafts, shelf, files } = await openDrafts(t, await temporaryFolder(t), disk);
+    const { drafts, store, files } = await openDrafts(t, await temporaryFolder(t), disk);
     const { draftId } = await drafts.create(ann, change({ subject: 'one' }));
     disk.order({ call: 'unlink', code: 'EIO', path: '.Drafts' });
     await drafts.update(ann, draftId, change({ subject: 'two' }));
     assert.equal((await files()).length, 2);
-    assert.equal((await shelf.all(ann)).length, 1);
+    assert.equal((await store.all(ann)).length, 1);
     disk.order();
     assert.equal((await drafts.read(ann, draftId)).content.subject, 'two');
     assert.equal((await files()).length, 1);
@@ -249,7 +249,7 @@ suite('sending drafts', () => {
   });
 
   test('a draft that is too large to be parsed is replaced by a whole message', async (t) => {
-    const { drafts, shelf, root, files } = await openDrafts(t, await temporaryFolder(t));
+    const { drafts, store, root, files } = await openDrafts(t, await temporaryFolder(t));
     const { draftId } = await drafts.create(ann, change({ text: 'x' }));
     const [name = ''] = await files();
     const file = join(root, 'example.org', 'ann', '.Drafts', 'cur', name);
@@ -263,7 +263,7 @@ suite('sending drafts', () => {
     );
     const { content } = await drafts.update(ann, draftId, { kind: 'raw', content: raw() });
     assert.equal(content.subject, 'new');
-    assert.equal((await shelf.all(ann)).length, 1);
+    assert.equal((await store.all(ann)).length, 1);
     assert.equal((await files()).length, 1);
   });
 

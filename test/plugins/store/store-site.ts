@@ -4,7 +4,7 @@ import { systemClock } from '../../../core/clock.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions } from '../../../core/http/options.js';
-import { createHttpShell } from '../../../core/http/shell.js';
+import { createHttpShell } from '../../../core/http/shell/shell.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
 import { MailboxNames } from '../../../plugins/store/maildir/mailboxes.js';
 import { emptyingEndpoints } from '../../../plugins/store/http/emptying-endpoints.js';

@@ -4,7 +4,7 @@ import type { MailUser } from '../../../core/contracts/directory.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { AttemptLimiter } from '../../../core/auth/rate.js';
-import { type SignInAttempt, SignIns } from '../../../plugins/users/sign-ins.js';
+import { type PasswordAttempt, SignIns } from '../../../plugins/users/sign-ins.js';
 import { canonicalUsername } from '../../../plugins/users/user.js';
 import { isProblemNamed } from './users-site.js';
 
@@ -26,7 +26,7 @@ function signInsWith(limit = 3) {
     },
   };
   const signIns = new SignIns(directory, new AttemptLimiter({ limit, windowSeconds: 600, maxKeys: 100, clock }));
-  const attempt = (given: Partial<SignInAttempt> = {}) =>
+  const attempt = (given: Partial<PasswordAttempt> = {}) =>
     signIns.attempt({ username, password: 'wrong', address: '192.0.2.1', exempt: false, ...given });
   return { attempt, asked, time };
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { EntryFilter } from '../../../core/contracts/queue-list.js';
+import type { EntryFilter } from '../../../core/contracts/relay-queue.js';
 import { claiming, settlement } from '../queue-entries.js';
 import { accept, entryOf, type OpenQueueFixture, type QueueFixture } from './fixture.js';
 

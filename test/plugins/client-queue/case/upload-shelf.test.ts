@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
-import { type KeptUpload, UploadStore } from '../../../../plugins/client-queue/case/upload-shelf.js';
+import { type KeptUpload, UploadStore } from '../../../../plugins/client-queue/case/upload-store.js';
 
 const small = Buffer.from('Subject: small\r\n\r\nHello\r\n');
 const large = Buffer.from(`Subject: large\r\n\r\n${'0123456789abcdef\r\n'.repeat(20_000)}`);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import type { MutationResult, MutationRun } from '../../../../core/contracts/queue-list.js';
+import type { MutationResult, MutationRun } from '../../../../core/contracts/relay-queue.js';
 import { BulkJobs, type JobOrder } from '../../../../plugins/client-queue/queue/bulk-jobs.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { HandClock } from '../../../support/hand-clock.js';

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { EntrySort } from '../../../../core/contracts/queue-list.js';
-import { entrySorts } from '../../../../core/contracts/queue-list.js';
+import { type EntrySort, entrySorts } from '../../../../core/contracts/relay-queue.js';
 import { isProblem } from '../../../../core/problem.js';
 import { PageSelection } from '../../../../plugins/client-queue/queue/entry-list.js';
 import type { QueuedEntry } from '../../../../plugins/client-queue/queue/queued-entry.js';

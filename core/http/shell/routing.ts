@@ -1,13 +1,13 @@
-import { isProblem, problem } from '../problem.js';
-import { signInFirst, type AccessControl, type AccessRules } from './access.js';
-import { bodyType, readFields } from './body.js';
-import { type Method, trackAll } from './endpoint.js';
-import type { Context, Next } from './exchange.js';
-import { prefersHtml } from './negotiation.js';
-import type { HttpSettings } from './options.js';
-import type { Pages } from './pages.js';
-import type { Fields } from './validation.js';
-import { namesake, methodNotAllowed, type Found, type MatchedRoute, type RouteTable } from './routes.js';
+import { isProblem, problem } from '../../problem.js';
+import { signInFirst, type AccessControl, type AccessRules } from '../access.js';
+import { bodyType, readFields } from '../body.js';
+import { type Method, trackAll } from '../endpoint.js';
+import type { Context, Next } from '../exchange.js';
+import { prefersHtml } from '../negotiation.js';
+import type { HttpSettings } from '../options.js';
+import type { Pages } from '../pages.js';
+import type { Fields } from '../validation.js';
+import { namesake, methodNotAllowed, type Found, type MatchedRoute, type RouteTable } from '../routes.js';
 
 interface RoutingDeps {
   readonly table: () => RouteTable;

@@ -9,11 +9,11 @@ import {
   statSync,
   type WriteStream,
 } from 'node:fs';
-import { auditPath } from '../log/file.js';
-import type { Clock } from '../clock.js';
-import type { Log } from '../log/log.js';
-import type { PluginContext } from '../plugin.js';
-import type { Context, Next, Middleware } from './exchange.js';
+import { auditPath } from '../../log/file.js';
+import type { Clock } from '../../clock.js';
+import type { Log } from '../../log/log.js';
+import type { PluginContext } from '../../plugin.js';
+import type { Context, Next, Middleware } from '../exchange.js';
 
 /** Writes one line without its line end. */
 export interface AuditSink {

@@ -3,11 +3,11 @@ import { mkdirSync, readdirSync, statSync } from 'node:fs';
 import { readFile, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline, type Readable, Transform, type TransformCallback } from 'node:stream';
-import type { Clock } from '../clock.js';
-import { writeFileAtomic } from '../disk/atomic.js';
-import type { Log } from '../log/log.js';
-import { problem } from '../problem.js';
-import type { Context, Next, ReadBody, Middleware } from './exchange.js';
+import type { Clock } from '../../clock.js';
+import { writeFileAtomic } from '../../disk/atomic.js';
+import type { Log } from '../../log/log.js';
+import { problem } from '../../problem.js';
+import type { Context, Next, ReadBody, Middleware } from '../exchange.js';
 
 const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
 

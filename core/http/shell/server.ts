@@ -1,11 +1,11 @@
 import { createServer, STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { clientKey } from '../net/ip-address.js';
-import type { Log } from '../log/log.js';
-import { connectionShares } from '../net/process-limits.js';
-import { startError } from '../problem.js';
-import type { HttpLimits } from './options.js';
+import { clientKey } from '../../net/ip-address.js';
+import type { Log } from '../../log/log.js';
+import { connectionShares } from '../../net/process-limits.js';
+import { startError } from '../../problem.js';
+import type { HttpLimits } from '../options.js';
 
 /** An address, or an inherited socket. */
 export type HttpPlace =

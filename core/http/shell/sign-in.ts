@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { isProblem, problem } from '../problem.js';
-import { type AccessControl, setSessionCookie, signInPath, unauthorized } from './access.js';
-import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from './endpoint.js';
-import type { Context, Middleware, Next } from './exchange.js';
-import { contextOf } from './input.js';
-import { prefersHtml } from './negotiation.js';
-import type { HttpSettings } from './options.js';
-import { isOwnPath, ownReferer, withParameter } from './referer.js';
-import { browserName, type BrowserSession, type Sessions } from './sessions.js';
+import { isProblem, problem } from '../../problem.js';
+import { type AccessControl, setSessionCookie, signInPath, unauthorized } from '../access.js';
+import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../endpoint.js';
+import type { Context, Middleware, Next } from '../exchange.js';
+import { contextOf } from '../input.js';
+import { prefersHtml } from '../negotiation.js';
+import type { HttpSettings } from '../options.js';
+import { isOwnPath, ownReferer, withParameter } from '../referer.js';
+import { browserName, type BrowserSession, type Sessions } from '../sessions.js';
 
 const maxNextLength = 2000;
 

@@ -11,11 +11,11 @@ import {
 import { extname, isAbsolute, join } from 'node:path';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
-import { unreadableFolder } from '../disk/fault.js';
-import type { Log } from '../log/log.js';
-import { problem, startError } from '../problem.js';
-import type { Context, Next, Middleware } from './exchange.js';
-import { namesTag, strongTag } from './response.js';
+import { unreadableFolder } from '../../disk/fault.js';
+import type { Log } from '../../log/log.js';
+import { problem, startError } from '../../problem.js';
+import type { Context, Next, Middleware } from '../exchange.js';
+import { namesTag, strongTag } from '../response.js';
 
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',

@@ -1,18 +1,18 @@
 import { STATUS_CODES } from 'node:http';
-import type { Log } from '../log/log.js';
+import type { Log } from '../../log/log.js';
 import {
   classOf,
   type InvalidPlace,
   isProblem,
-  type Page,
+  type PageLink,
   problem,
   type Problem,
   type ProblemName,
-} from '../problem.js';
-import { type Context, type Next, type Middleware, wantsFragment } from './exchange.js';
-import { prefersHtml } from './negotiation.js';
-import type { Pages } from './pages.js';
-import { ownReferer } from './referer.js';
+} from '../../problem.js';
+import { type Context, type Next, type Middleware, wantsFragment } from '../exchange.js';
+import { prefersHtml } from '../negotiation.js';
+import type { Pages } from '../pages.js';
+import { ownReferer } from '../referer.js';
 
 /** Turns every exception into a response: JSON, page or toast. */
 export function problemBoundary(pages: Pages, log: Log): Middleware {
@@ -141,7 +141,7 @@ interface ProblemDocument {
   readonly requestId: string;
   readonly errors?: readonly InvalidPlace[];
   /** Pages that may have been meant. */
-  readonly instead?: readonly Page[];
+  readonly instead?: readonly PageLink[];
 }
 
 export function problemDocument(problem: Problem, requestId: string): ProblemDocument {

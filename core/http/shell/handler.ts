@@ -1,5 +1,5 @@
-import { problem } from '../problem.js';
-import { runAs } from '../watchdog/running-code.js';
+import { problem } from '../../problem.js';
+import { runAs } from '../../host/running-code.js';
 import {
   askToConfirm,
   asObject,
@@ -8,10 +8,10 @@ import {
   namesTag,
   unconfirmed,
   writeResponse,
-} from './response.js';
-import type { HandlerInput, Response } from './endpoint.js';
-import type { Context, ExchangeState, Next, Middleware } from './exchange.js';
-import type { Notices, Pages } from './pages.js';
+} from '../response.js';
+import type { HandlerInput, Response } from '../endpoint.js';
+import type { Context, ExchangeState, Next, Middleware } from '../exchange.js';
+import type { Notices, Pages } from '../pages.js';
 
 /** A form of an endpoint with a question gets the confirmation page first. */
 export function confirmation(pages: Pages): Middleware {

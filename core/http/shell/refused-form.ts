@@ -1,16 +1,16 @@
-import { classOf, isProblem } from '../problem.js';
-import { runAs } from '../watchdog/running-code.js';
-import type { AccessControl } from './access.js';
-import { bodyType, isForm } from './body.js';
-import { type RefusedForm, type Response, trackAll } from './endpoint.js';
-import { wantsFragment, type Context, type Next, type ReadBody } from './exchange.js';
-import { refillForm } from './form-refill.js';
-import { readInput } from './input.js';
-import type { Notices, Pages } from './pages.js';
-import { ownReferer, withParameter } from './referer.js';
-import type { Fields } from './validation.js';
-import { asObject, isResponse, writeResponse } from './response.js';
-import type { RouteTable } from './routes.js';
+import { classOf, isProblem } from '../../problem.js';
+import { runAs } from '../../host/running-code.js';
+import type { AccessControl } from '../access.js';
+import { bodyType, isForm } from '../body.js';
+import { type RefusedForm, type Response, trackAll } from '../endpoint.js';
+import { wantsFragment, type Context, type Next, type ReadBody } from '../exchange.js';
+import { refillForm } from '../form-refill.js';
+import { readInput } from '../input.js';
+import type { Notices, Pages } from '../pages.js';
+import { ownReferer, withParameter } from '../referer.js';
+import type { Fields } from '../validation.js';
+import { asObject, isResponse, writeResponse } from '../response.js';
+import type { RouteTable } from '../routes.js';
 
 interface RefusedFormsDeps {
   readonly table: () => RouteTable;

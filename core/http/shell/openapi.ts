@@ -6,18 +6,12 @@ import {
   type ZodOpenApiResponseObject,
   type ZodOpenApiResponsesObject,
 } from 'zod-openapi';
-import { type ProblemName, problems } from '../problem.js';
-import type { AccessRules, Gate } from './access.js';
-import {
-  type AnyEndpoint,
-  type BodyDeclaration,
-  defineEndpoint,
-  type EndpointDescription,
-  type Representation,
-  respond,
-} from './endpoint.js';
-import { mediaTypes } from './negotiation.js';
-import { type OpenEndpoint, type Route, schemaOf } from './routes.js';
+import { type ProblemName, problems } from '../../problem.js';
+import type { AccessRules, Gate } from '../access.js';
+import { type AnyEndpoint, type BodyDeclaration, defineEndpoint, type Representation, respond } from '../endpoint.js';
+import type { EndpointDescription } from '../../contracts/server.js';
+import { mediaTypes } from '../negotiation.js';
+import { type OpenEndpoint, type Route, schemaOf } from '../routes.js';
 
 const ProblemSchema = z
   .object({

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
-import type { Clock } from '../clock.js';
-import { normalAddress } from '../net/ip-address.js';
-import type { Log } from '../log/log.js';
-import type { PluginContext } from '../plugin.js';
-import type { NetworkSet } from '../net/networks.js';
-import type { Context, Next, Middleware } from './exchange.js';
-import { isLoopback, plainAddress } from './request-checks.js';
+import type { Clock } from '../../clock.js';
+import { normalAddress } from '../../net/ip-address.js';
+import type { Log } from '../../log/log.js';
+import type { PluginContext } from '../../plugin.js';
+import type { NetworkSet } from '../../net/networks.js';
+import type { Context, Next, Middleware } from '../exchange.js';
+import { isLoopback, plainAddress } from '../request-checks.js';
 
 const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 
