@@ -236,6 +236,20 @@ export function demonstration(): Demonstration {
     }),
     defineEndpoint({
       method: 'GET',
+      path: '/events',
+      summary: 'A stream without an end',
+      group: 'Demo',
+      access: 'read',
+      produces: ['events'],
+      handle: ({ request }) => {
+        const source = new Readable({ read: () => undefined });
+        source.push(': open\n\n');
+        request.signal.addEventListener('abort', () => source.push(null));
+        return respond({ stream: { source, contentType: 'text/event-stream' } });
+      },
+    }),
+    defineEndpoint({
+      method: 'GET',
       path: '/secret',
       summary: 'For administrators',
       group: 'Demo',

@@ -180,10 +180,19 @@ describe('a session', () => {
 
   test('ends at sign-out, also the streams that it has open', async () => {
     const cookie = await sessionOf('reader');
+    const events = await opened.get('/events', { as: null, headers: { Cookie: cookie } });
+    const reader = events.body?.getReader();
+    assert.match(new TextDecoder().decode((await reader?.read())?.value as Uint8Array), /open/);
+    const others = await sessionOf('reader');
+    const staying = await opened.get('/events', { as: null, headers: { Cookie: others } });
     const response = await opened.get('/sign-out', { as: null, ...form({}), headers: { ...browser, Cookie: cookie } });
     assert.equal(response.status, 303);
     assert.match(response.headers.getSetCookie()[0] ?? '', /^postern-session=; .*Max-Age=0/);
     assert.equal(await statusWith(cookie), 401);
+    assert.equal((await reader?.read())?.done, true);
+    const still = staying.body?.getReader();
+    assert.equal((await still?.read())?.done, false);
+    await still?.cancel();
   });
 
   test('is listed for its account alone, and can be ended there', async () => {
