@@ -9,6 +9,7 @@ const usage = [
   'postern account add NAME ROLE     add an account of the HTTP interface: read, operate or admin; asks for a password',
   'postern account list              names, roles and where each is kept',
   'postern account password NAME     ask for a new password; sessions of the account end',
+  'postern account role NAME ROLE    give it another role; sessions of the account end',
   'postern account remove NAME       remove an account; its sessions end',
 ] as const;
 
@@ -25,7 +26,7 @@ type OpenStored = (input: Pick<CommandInput<unknown>, 'configuration' | 'clock'>
 /** `postern account …`. Passwords are asked for, never taken from the command line, where others could read them. */
 export const accountCommand = (openStored: OpenStored): Command<unknown> => ({
   name: 'account',
-  summary: 'Accounts of the HTTP interface: add, list, change the password, remove',
+  summary: 'Accounts of the HTTP interface: add, list, change role or password, remove',
   usage,
   run: (input) => run(input, openStored),
 });
@@ -58,10 +59,17 @@ const actions: Readonly<Record<string, Action>> = {
   add: {
     words: 2,
     run: async (accounts, terminal, [username = '', word]) => {
-      const role = Role.safeParse(word).data;
-      if (role === undefined) throw usageError(usage);
+      const role = roleOf(word);
       await accounts.add({ username, role, password: await newPassword(terminal) });
       terminal.print(`${username} was added.`);
+    },
+  },
+  role: {
+    words: 2,
+    run: async (accounts, terminal, [username = '', word]) => {
+      const role = roleOf(word);
+      await accounts.change(username, { role });
+      terminal.print(`${username} has the role ${role}.`);
     },
   },
   password: {
@@ -80,6 +88,12 @@ const actions: Readonly<Record<string, Action>> = {
     },
   },
 };
+
+function roleOf(word: string | undefined): z.output<typeof Role> {
+  const role = Role.safeParse(word).data;
+  if (role === undefined) throw usageError(usage);
+  return role;
+}
 
 async function newPassword(terminal: Terminal): Promise<string> {
   const password = await askNewPassword(terminal);

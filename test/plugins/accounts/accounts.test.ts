@@ -157,6 +157,12 @@ test('the command does the same, without a server and with one', async (t) => {
   await run(['list']);
   assert.ok(printed.includes('ben  (admin; data folder)'), printed.join('\n'));
   await assert.rejects(run(['remove', 'ben']), /last admin/);
+  await assert.rejects(run(['role', 'ben', 'read']), /last admin/);
+  await run(['add', 'anna', 'admin']);
+  await run(['role', 'ben', 'operate']);
+  await run(['list']);
+  assert.ok(printed.includes('ben  (operate; data folder)'), printed.join('\n'));
+  await assert.rejects(run(['role', 'ben', 'king']), /Usage:/);
   await assert.rejects(run(['add', 'carl']), /Usage:/);
   await assert.rejects(run(['add', 'carl', 'king']), /Usage:/);
   await assert.rejects(run(['toString']), /Usage:/);
