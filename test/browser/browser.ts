@@ -77,12 +77,15 @@ const layout = `{ runOnly: ['color-contrast', 'target-size', 'scrollable-region-
 const contrast = `{ runOnly: ['color-contrast'] }`;
 const choices = { everything, layout, contrast } as const;
 
-/** What axe finds against WCAG 2.2 AA and its own best practices, or a part of it; one line for each element. */
+/**
+ * What axe finds against WCAG 2.2 AA and its own best practices, or a part of it; one line for each element. It leaves
+ * frames out: those of messages are sandboxed, so that no script runs in them.
+ */
 export async function accessibilityFaults(page: Page, what: keyof typeof choices): Promise<readonly string[]> {
   if (await page.evaluate<boolean>(`typeof axe === 'undefined'`)) await page.evaluate(axe);
   const options = choices[what];
   return page.evaluate<string[]>(`axe
-    .run(document, { resultTypes: ['violations'], ...${options} })
+    .run(document, { iframes: false, resultTypes: ['violations'], ...${options} })
     .then(({ violations }) => violations.flatMap(({ id, help, nodes }) =>
       nodes.map(({ html, target, failureSummary }) => id + ': ' + help + ' – ' + target + ' – ' + html + ' – ' + failureSummary)))`);
 }
