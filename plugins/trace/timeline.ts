@@ -59,6 +59,25 @@ export async function tracesOf(
   return traces;
 }
 
+/** The newest messages and refusals, newest first. */
+export async function latestTraces(log: TraceLog, limit: number): Promise<readonly Trace[]> {
+  const records = await log.latest();
+  const traces: Trace[] = [];
+  for (const record of records) {
+    if (traces.length === limit) break;
+    if (record.kind === 'rejected') traces.push(refusalTrace(record));
+    // Of an older message there are only the last outcomes here.
+    else if (record.kind === 'accepted' && record.id === baseId(record.id))
+      traces.push(
+        messageTrace(
+          record.id,
+          records.filter((one) => one.kind !== 'rejected' && baseId(one.id) === record.id),
+        ),
+      );
+  }
+  return traces;
+}
+
 function refusalTrace(record: Rejected): Trace {
   const { session, at, stage, sender, recipient, reply } = record;
   return {

@@ -14,6 +14,8 @@ const maxPendingBytes = 4 * 1024 * 1024;
 /** A line is never longer. */
 const maxLineBytes = 64 * 1024;
 const maxSegments = 2000;
+/** What is read of a segment for its newest records. */
+const tailBytes = 256 * 1024;
 const dayMs = 86_400_000;
 
 const segmentName = /^(\d{13})\.ndjson$/;
@@ -149,6 +151,16 @@ export class TraceLog {
       await slice.yieldIfDue();
     }
     return found;
+  }
+
+  /** The newest records, newest first, as far as they are at the ends of the two newest segments. */
+  async latest(): Promise<readonly TraceRecord[]> {
+    await this.flush();
+    const open = this.#open;
+    const newest = [...this.#segments, ...(open === undefined ? [] : [open])].slice(-2);
+    const records: TraceRecord[] = [];
+    for (const segment of newest) records.push(...(await this.#tail(segment)));
+    return records.toReversed();
   }
 
   /** Writes what waits. Never rejects. */
@@ -293,6 +305,21 @@ export class TraceLog {
         if (record !== undefined) records.push(record);
       }
       return records;
+    } finally {
+      await handle.close();
+    }
+  }
+
+  /** The last records, oldest first; the first line may be cut and is no record then. */
+  async #tail(segment: Segment): Promise<readonly TraceRecord[]> {
+    const handle = await open(this.#path(segment, 'ndjson')).catch(() => undefined);
+    if (handle === undefined) return [];
+    try {
+      const { size } = await handle.stat();
+      const from = Math.max(0, size - tailBytes);
+      const { buffer, bytesRead } = await handle.read(Buffer.alloc(size - from), 0, size - from, from);
+      const lines = buffer.toString('utf8', 0, bytesRead).split('\n');
+      return lines.map(parseRecord).filter((record) => record !== undefined);
     } finally {
       await handle.close();
     }

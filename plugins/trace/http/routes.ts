@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
-import { type Trace, tracesOf } from '../timeline.js';
+import { latestTraces, type Trace, tracesOf } from '../timeline.js';
 import type { TraceLog } from '../trace-log.js';
 
 const group = 'Mail';
@@ -45,11 +45,15 @@ const listEndpoint = (log: TraceLog): AnyEndpoint =>
     method: 'GET',
     path: '/trace',
     success: [200, 303],
-    summary: 'Messages from or to an address, or with an id, newest first, and what became of them',
+    summary: 'Messages from or to an address, or with an id, or the newest of all, and what became of them',
     group,
     access: 'operate',
     query: z.strictObject({
-      address: z.string().max(998).default('').describe('An address, a Message-ID, or the id of a message or session.'),
+      address: z
+        .string()
+        .max(998)
+        .default('')
+        .describe('An address, a Message-ID, or the id of a message or session; empty: the newest messages.'),
       since: z.iso.datetime().or(z.literal('')).default('').describe('Only messages since that time.'),
       before: z.iso.datetime().optional().describe('Only messages before that time, as `next` gave it.'),
     }),
@@ -63,12 +67,14 @@ const listEndpoint = (log: TraceLog): AnyEndpoint =>
       const { address, since, before } = query;
       const text = address.trim();
       const until = before === undefined ? {} : { before: Date.parse(before) };
-      const found = text === '' ? [] : await tracesOf(log, text, { limit: pageSize, ...until });
+      const found =
+        text === '' ? await latestTraces(log, pageSize) : await tracesOf(log, text, { limit: pageSize, ...until });
       const items = found.filter(({ at }) => since === '' || at >= new Date(since).toISOString());
-      const next = found.length === pageSize && items.length === pageSize ? (items.at(-1)?.at ?? null) : null;
+      const next =
+        text !== '' && found.length === pageSize && items.length === pageSize ? (items.at(-1)?.at ?? null) : null;
       const model: TraceList = { query: { address: text, since }, items: items.map(withoutSteps), next };
       const [only, ...others] = items;
-      const isOne = only?.id != null && others.length === 0 && before === undefined;
+      const isOne = text !== '' && only?.id != null && others.length === 0 && before === undefined;
       if (!isOne || request.representation !== 'html') return model;
       return respond({ model, status: 303, headers: { Location: `/trace/${only.id}` } });
     },

@@ -35,6 +35,8 @@ suite('the log of traces', () => {
     const older = await traces.find('anna@far.example', { limit: 2, before: acceptedRecord(48).at });
     assert.deepEqual(older, [acceptedRecord(47), acceptedRecord(46)]);
     assert.deepEqual(await traces.find('nobody@example.org', { limit: 10 }), []);
+    const all = await traces.latest();
+    assert.deepEqual([all.length, all[0], all[49]], [50, acceptedRecord(49), acceptedRecord(0)]);
   });
 
   test('finds all of it after restarts, whatever is written between them', async (t) => {
@@ -65,6 +67,13 @@ suite('the log of traces', () => {
     }
     await traces.flush();
     assert.ok((await readdir(folder)).filter((name) => name.endsWith('.index')).length >= 2);
+    const latest = await traces.latest();
+    assert.deepEqual(latest.slice(0, 3), [
+      acceptedRecord(count - 1),
+      acceptedRecord(count - 2),
+      acceptedRecord(count - 3),
+    ]);
+    assert.ok(latest.length < 5000, `${latest.length}`);
     for (const one of [0, 1234, count - 1])
       assert.deepEqual(await traces.find(idOf(one), { limit: 9 }), [acceptedRecord(one)]);
     await traces.close();

@@ -70,8 +70,12 @@ suite('a trace', () => {
     for (const id of [found.id ?? '', found.session, `${found.id}-x`]) assert.equal((await trace(id))?.id, found.id);
     const { items } = List.parse(await admin.json('/trace?address=BOB@dead.example'));
     assert.deepEqual(items, [{ id: found.id, states: ['delivered', 'deferred'] }]);
+    assert.deepEqual(List.parse(await admin.json('/trace')).items, [
+      { id: found.id, states: ['delivered', 'deferred'] },
+    ]);
     const later = `&since=${new Date(Date.now() + 60_000).toISOString()}`;
-    assert.deepEqual(List.parse(await admin.json(`/trace?address=bob@dead.example${later}`)).items, []);
+    for (const address of ['bob@dead.example', ''])
+      assert.deepEqual(List.parse(await admin.json(`/trace?address=${address}${later}`)).items, []);
     assert.match(await admin.page(`/trace/${found.id}`), /anna@far\.example → postmaster@localhost, bob@dead\.example/);
     const one = await admin.request(`/trace?address=${found.id}`, { accept: 'text/html' });
     assert.deepEqual([one.status, one.headers.get('location')], [303, `/trace/${found.id}`]);
