@@ -110,6 +110,15 @@ describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
     return shown;
   }
 
+  /** Titles of cards that the page does not show. */
+  async function lostTitles(page: Page): Promise<readonly string[]> {
+    return page.evaluate<readonly string[]>(
+      `[...document.querySelectorAll('.brief [data-card=title]')]
+        .filter((one) => one.textContent.trim() !== '' && !one.checkVisibility())
+        .map((one) => 'does not show ' + one.outerHTML.slice(0, 100))`,
+    );
+  }
+
   /** Visits each page in both themes; the faults of all of them, by path. */
   async function inspect(width: number, what: 'everything' | 'layout'): Promise<readonly string[]> {
     const { context, page, misdeeds } = await visit(browser, server.base, { width });
@@ -119,6 +128,7 @@ describe('the pages in a browser', { skip: skipWithout('chromium') }, () => {
       const pixels = await overflow(page);
       const found = [
         ...(await accessibilityFaults(page, what)),
+        ...(await lostTitles(page)),
         ...(pixels > 0 ? [`is ${pixels} pixels wider than the window`] : []),
       ];
       await page.emulateMedia({ colorScheme: 'dark' });
