@@ -47,13 +47,13 @@ if [ -d "$copy/mail" ]; then
       seen[folder "/" name]++ { print $2 "/" $3 }' |
     while IFS= read -r older; do rm -f "$older"; done
 fi
-# Messages; the journal before the snapshots, which may hold more but never less; and the messages that came meanwhile, when those
-# of the last two seconds have got their files: an entry without its message would be held.
+# Messages; the journal before the snapshots, which may hold more but never less; and the messages that came meanwhile, when the
+# last of them have got their files, which takes two seconds, on a busy machine longer: an entry without its message would be held.
 if [ -d queue ]; then
   take --exclude=journal --exclude='snapshot-*' ./queue
   take ./queue/journal
   take --include=/queue/ --include='/queue/snapshot-*' --exclude='*' ./queue
-  sleep 3
+  sleep 10
   take --exclude=journal --exclude='snapshot-*' ./queue
 fi
 # Users last, so that every mailbox that was copied belongs to a user who was copied.
