@@ -2,6 +2,7 @@ import { http } from './http.js';
 import { instrumentation } from './instrumentation.js';
 import { mailbox } from './mailbox.js';
 import { memory } from './memory.js';
+import { paint } from './paint.js';
 import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
@@ -19,6 +20,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   relay,
   mailbox,
   search,
+  paint,
   memory,
   start,
   instrumentation,
