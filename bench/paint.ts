@@ -77,7 +77,11 @@ async function measure({ port }: Site, rounds: number): Promise<void> {
       rows.push([path, median(times), Math.max(...times)]);
     }
     const slowestFirst = rows.toSorted(([, a], [, b]) => b - a);
-    const shown = slowestFirst.map(([path, middle, longest]) => [path.slice(0, 80), middle.toFixed(0), longest.toFixed(0)]);
+    const shown = slowestFirst.map(([path, middle, longest]) => [
+      path.slice(0, 80),
+      middle.toFixed(0),
+      longest.toFixed(0),
+    ]);
     printTable(['first paint, ms', 'median', 'longest'], shown);
     const late = rows.filter(([, middle]) => middle > aimMs).length;
     const load = loadavg()[0]?.toFixed(1);
