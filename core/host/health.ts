@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.js';
 import type { ComponentHealth, HealthCheck, HealthReport, HealthState } from '../contracts/health.js';
-import { markOf, runAs } from './running-code.js';
+import { markOf, runAs } from '../watchdog/running-code.js';
 
 interface Component {
   readonly plugin: string;

@@ -9,7 +9,7 @@ import type { Hook, HookOptions } from '../pipeline/hook.js';
 import type { Stage } from '../pipeline/verdict.js';
 import type { Pipeline } from '../pipeline/pipeline.js';
 import type { PluginContext } from '../plugin.js';
-import { markOf, runAs } from './running-code.js';
+import { markOf, runAs } from '../watchdog/running-code.js';
 import type { HealthRegistry } from './health.js';
 import type { ContextFactory } from './running-plugin.js';
 import { siteUrlOf } from './site-plugins.js';

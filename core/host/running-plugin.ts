@@ -5,7 +5,7 @@ import type { Hook, HookOptions } from '../pipeline/hook.js';
 import type { Stage } from '../pipeline/verdict.js';
 import type { Plugin, PluginContext } from '../plugin.js';
 import { classOf } from '../problem.js';
-import { markOf, runAs } from './running-code.js';
+import { markOf, runAs } from '../watchdog/running-code.js';
 import { PendingWork } from '../concurrency.js';
 
 type TakeOptions = (options: unknown) => void | Promise<void>;

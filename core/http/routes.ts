@@ -2,7 +2,7 @@ import { Router } from '@koa/router';
 import { LRUCache } from 'lru-cache';
 import type { z } from 'zod';
 import { problem, type Problem, startError } from '../problem.js';
-import { type Mark, markOf } from '../host/running-code.js';
+import { type Mark, markOf } from '../watchdog/running-code.js';
 import { refuseBadEndpoint } from './endpoint-check.js';
 import type { AnyEndpoint, BodyDeclaration, Endpoint, Method, Representation } from './endpoint.js';
 import { FieldShape } from './validation.js';

@@ -1,6 +1,6 @@
 import type { Log } from '../log/log.js';
 import type { Address } from '../mime/address.js';
-import { type Mark, markOf, runAs } from '../host/running-code.js';
+import { type Mark, markOf, runAs } from '../watchdog/running-code.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Stage } from './verdict.js';
 

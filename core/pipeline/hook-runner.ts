@@ -3,7 +3,7 @@ import type { Clock } from '../clock.js';
 import type { Log } from '../log/log.js';
 import { classOf, isProblem } from '../problem.js';
 import { replies, reply, type Reply, replyToError } from '../smtp/protocol/replies.js';
-import { type Mark, markOf, runAs } from '../host/running-code.js';
+import { type Mark, markOf, runAs } from '../watchdog/running-code.js';
 import type { Hook, HookDescription, HookOptions, Phase, StageInput } from './hook.js';
 import {
   type AuthenticatedUser,

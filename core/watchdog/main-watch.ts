@@ -4,7 +4,7 @@ import { writeFileAtomic } from '../disk/atomic.js';
 import { faultCode } from '../disk/fault.js';
 import { printable } from '../text/format.js';
 import type { MainStacks } from './main-stacks.js';
-import { type Mark, pluginAt, type CodeLocation, type RunningCode } from '../host/running-code.js';
+import { type Mark, pluginAt, type CodeLocation, type RunningCode } from './running-code.js';
 import type { StallRecord } from './stall-record.js';
 import { maxFrameCharacters, maxStalls } from './stall-bounds.js';
 import type { Thresholds } from './options.js';

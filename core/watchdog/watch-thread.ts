@@ -2,7 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../clock.js';
 import { MainStacks } from './main-stacks.js';
 import { MainWatch, type WatchContext } from './main-watch.js';
-import type { Mark, CodeLocation, RunningCode } from '../host/running-code.js';
+import type { Mark, CodeLocation, RunningCode } from './running-code.js';
 import type { StallRecord } from './stall-record.js';
 import type { Thresholds } from './options.js';
 

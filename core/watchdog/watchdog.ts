@@ -12,7 +12,7 @@ import type { Plugin } from '../plugin.js';
 import { closeOpenStalls, stallCause, durationText, readStalls, stallFile, type StallRecord } from './stall-record.js';
 import type { FromThread } from './main-watch.js';
 import { type Thresholds, thresholdsOf, type WatchdogSettings } from './options.js';
-import { followMarks, type CodeLocation, running } from '../host/running-code.js';
+import { followMarks, type CodeLocation, running } from './running-code.js';
 import type { WorkerData, ToThread } from './watch-thread.js';
 
 const thread = new URL('./watch-thread.js', import.meta.url);

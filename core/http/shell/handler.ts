@@ -1,5 +1,5 @@
 import { problem } from '../../problem.js';
-import { runAs } from '../../host/running-code.js';
+import { runAs } from '../../watchdog/running-code.js';
 import {
   askToConfirm,
   asObject,

@@ -1,5 +1,5 @@
 import { classOf, isProblem } from '../../problem.js';
-import { runAs } from '../../host/running-code.js';
+import { runAs } from '../../watchdog/running-code.js';
 import type { AccessControl } from '../access.js';
 import { bodyType, isForm } from '../body.js';
 import { type RefusedForm, type Response, trackAll } from '../endpoint.js';
