@@ -64,6 +64,7 @@ const thorough = [
   'plugins/client-queue/retry-anew',
   'plugins/client-queue/w3m',
   'plugins/config/sync',
+  'plugins/setup/kill',
   'plugins/upstream/lmtp/hung-message',
   'plugins/upstream/lmtp/waiting',
   'plugins/monitoring/system',

@@ -1,7 +1,13 @@
 import { parseArgs } from 'node:util';
 import type { StartOptions } from '../main.js';
 import type { CompletedCommand } from './completion.js';
-import { commandFlags, type CommandEnvironment, type CommandFlag } from './command.js';
+import {
+  commandFlags,
+  commandSettings,
+  type CommandEnvironment,
+  type CommandFlag,
+  type CommandSetting,
+} from './command.js';
 import type { Plugin } from '../plugin.js';
 import { usageError } from '../problem.js';
 
@@ -10,6 +16,7 @@ export interface CommandLine {
   readonly words: readonly string[];
   readonly options: StartOptions;
   readonly flags: ReadonlySet<CommandFlag>;
+  readonly settings: ReadonlyMap<CommandSetting, string>;
   readonly help: boolean;
   readonly version: boolean;
 }
@@ -24,6 +31,9 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   return {
     words: positionals,
     flags: new Set(commandFlags.filter((flag) => values[flag] === true)),
+    settings: new Map(
+      commandSettings.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]] as const])),
+    ),
     help: values.help === true,
     version: values.version === true,
     options: {
@@ -50,6 +60,9 @@ function parse(argv: readonly string[]) {
         json: { type: 'boolean' },
         typescript: { type: 'boolean' },
         'dry-run': { type: 'boolean' },
+        table: { type: 'boolean' },
+        'mail-host': { type: 'string' },
+        folder: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
         version: { type: 'boolean' },
       },
@@ -73,6 +86,7 @@ export interface BuiltInCommand {
   /** Names of its arguments, as `--help` shows them; one that may be left out in brackets. */
   readonly takes?: readonly string[];
   readonly flags?: readonly CommandFlag[];
+  readonly settings?: readonly CommandSetting[];
   readonly summary: string;
   /**
    * Resolves with the exit status.
@@ -82,7 +96,7 @@ export interface BuiltInCommand {
   run(call: CommandCall, environment: CommandEnvironment): Promise<number>;
 }
 
-export interface CommandCall extends Pick<CommandLine, 'options' | 'flags'> {
+export interface CommandCall extends Pick<CommandLine, 'options' | 'flags' | 'settings'> {
   readonly args: readonly string[];
 }
 
@@ -117,21 +131,23 @@ export function findCommand(
   commands: readonly BuiltInCommand[],
   line: CommandLine,
 ): { readonly command: BuiltInCommand; readonly call: CommandCall } | undefined {
-  const { words, options, flags } = line;
+  const { words, options, flags, settings } = line;
   const command = commands.find(({ words: own }) => own === words.slice(0, own.split(' ').length).join(' '));
   if (command === undefined) return refuseHalfCommand(commands, words);
   const args = words.slice(command.words.split(' ').length);
-  const strange = [...flags].find((flag) => command.flags?.includes(flag) !== true);
+  const accepted: readonly string[] = [...(command.flags ?? []), ...(command.settings ?? [])];
+  const strange = [...flags, ...settings.keys()].find((name) => !accepted.includes(name));
   if (strange !== undefined) throw usageError(`postern ${command.words} takes no --${strange}.`);
   const takes = command.takes ?? [];
   const needed = takes.filter((name) => !name.startsWith('[')).length;
   if (args.length < needed || args.length > takes.length) throw usageError(`Usage: postern ${synopsis(command)}`);
-  return { command, call: { args, options, flags } };
+  return { command, call: { args, options, flags, settings } };
 }
 
 /** For example `plugin new NAME [--typescript]`. */
-function synopsis({ words, takes = [], flags = [] }: BuiltInCommand): string {
-  return [words, ...takes, ...flags.map((flag) => `[--${flag}]`)].join(' ');
+function synopsis({ words, takes = [], flags = [], settings = [] }: BuiltInCommand): string {
+  const valued = settings.map((name) => `[--${name} ${name === 'folder' ? 'DIR' : 'HOST'}]`);
+  return [words, ...takes, ...valued, ...flags.map((flag) => `[--${flag}]`)].join(' ');
 }
 
 function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonly string[]): undefined {

@@ -3,9 +3,13 @@ import type { Clock } from '../clock.js';
 import type { OwnerAnswer, OwnerCall } from '../contracts/server.js';
 import { startError } from '../problem.js';
 
-/** Options of single commands: `--json`, `--typescript`, `--dry-run`. */
-export const commandFlags = ['json', 'typescript', 'dry-run'] as const;
+/** Options of single commands: `--json`, `--typescript`, `--dry-run`, `--table`. */
+export const commandFlags = ['json', 'typescript', 'dry-run', 'table'] as const;
 export type CommandFlag = (typeof commandFlags)[number];
+
+/** Options of single commands that have a value: `--mail-host mail.example.org`. */
+export const commandSettings = ['mail-host', 'folder'] as const;
+export type CommandSetting = (typeof commandSettings)[number];
 
 /**
  * A command of a plugin: `postern user add anna@example.org` runs the command `user` with the other words.

@@ -15,7 +15,7 @@ import { ProcessTerminal } from './terminal.js';
  * @throws usage error when no plugin has it
  */
 export async function runPluginCommand(
-  { words, options, flags }: CommandLine,
+  { words, options, flags, settings }: CommandLine,
   place: CommandEnvironment,
 ): Promise<void> {
   const [name = '', ...args] = words;
@@ -23,8 +23,9 @@ export async function runPluginCommand(
   for (const plugin of configuration.plugins) {
     const command = plugin.commands.find((candidate) => candidate.name === name);
     if (command === undefined) continue;
-    for (const flag of flags) {
-      if (command.flags?.includes(flag) !== true) throw usageError(`postern ${name} takes no --${flag}.`);
+    const accepted: readonly string[] = command.flags ?? [];
+    for (const flag of [...flags, ...settings.keys()]) {
+      if (!accepted.includes(flag)) throw usageError(`postern ${name} takes no --${flag}.`);
     }
     return runAsOwner(plugin, command, { args, flags }, configuration);
   }

@@ -35,6 +35,10 @@ const LogOptions = z.strictObject({
 
 /** The whole configuration file. The plugins' schemas check their options. */
 export const ServerOptions = z.strictObject({
+  $schema: z
+    .string()
+    .optional()
+    .describe('The JSON Schema by which editors complete this file; the server does not read it.'),
   hostname: z
     .string()
     .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?$/, 'must be a host name such as mail.example.org')

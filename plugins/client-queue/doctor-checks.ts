@@ -1,4 +1,3 @@
-import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { pino } from 'pino';
@@ -14,12 +13,13 @@ import {
 } from '../../core/contracts/doctor-check.js';
 import { pluralize } from '../../core/text/format.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
+import { dkimRecord, dkimText, zoneLine } from '../../core/dns/mail-zone.js';
 import { isDnsFailure } from '../../core/dns/resolver.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { isStartError } from '../../core/problem.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
 import { lookAtStoppedQueue } from './queue/open-relay-queue.js';
-import type { ClientQueueSettings } from './options.js';
+import type { ClientQueueSettings, DkimKeySettings } from './options.js';
 
 type Input = DoctorInput<ClientQueueSettings>;
 
@@ -164,9 +164,11 @@ export const dkimCheck: DoctorCheck<ClientQueueSettings> = {
   group: 'DNS',
   name: 'dkim',
   async run(input) {
-    const keys = Object.entries(input.options.dkim);
+    const keys = Object.entries(input.options.dkim).flatMap(([domain, ofDomain]) =>
+      [ofDomain].flat().map((key) => [domain.toLowerCase(), key] as const),
+    );
     const unsigned = input.configuration.domains.filter(
-      (domain) => domain.includes('.') && !keys.some(([signed]) => signed.toLowerCase() === domain),
+      (domain) => domain.includes('.') && !keys.some(([signed]) => signed === domain),
     );
     const findings = await Promise.all(keys.map(([domain, key]) => keyFindings(input, domain, key)));
     return [...findings.flat(), ...(unsigned.length > 0 ? [unsignedFinding(unsigned)] : [])];
@@ -176,20 +178,20 @@ export const dkimCheck: DoctorCheck<ClientQueueSettings> = {
 function unsignedFinding(domains: readonly string[]): Finding {
   const list = domains.slice(0, 5).join(', ');
   const is = `Mail from ${list} is not signed (DKIM); large providers want it to be.`;
-  return advice(is, 'If it is sent from here: make a key, publish it, and name it in plugins.client-queue.dkim.');
+  return advice(is, 'If it is sent from here: postern dkim create DOMAIN makes keys and says what to publish.');
 }
 
 async function keyFindings(
   { configuration, resolver, signal }: Input,
   domain: string,
-  { selector, key }: ClientQueueSettings['dkim'][string],
+  { selector, key }: DkimKeySettings,
 ): Promise<readonly Finding[]> {
   const path = resolve(configuration.folder, key);
   const record = `${selector}._domainkey.${domain}`;
   let published: readonly string[];
   let expected: string;
   try {
-    expected = publicKeyOf(await readFile(path, 'utf8'));
+    expected = dkimText(await readFile(path, 'utf8'));
   } catch (error) {
     const why = faultCode(error) ?? 'it is no private key in PEM';
     return [trouble(`The DKIM key of ${domain}, ${path}, cannot be read: ${why}.`, 'Mend plugins.client-queue.dkim.')];
@@ -206,24 +208,19 @@ async function keyFindings(
     if (kind !== 'nxdomain' && kind !== 'nodata') return [...file, skipped(`${record} could not be looked up.`)];
     published = [];
   }
-  return [...file, recordFinding(domain, record, published, expected)];
+  return [...file, recordFinding(domain, selector, published, expected)];
 }
 
-function recordFinding(domain: string, record: string, published: readonly string[], expected: string): Finding {
-  const type = Buffer.from(expected, 'base64').length === 32 ? 'ed25519' : 'rsa';
-  const todo = `Publish as TXT of ${record}: v=DKIM1; k=${type}; p=${expected}`;
-  const keys = published.map(
-    (text) => /(?:^|;)\s*p\s*=\s*([A-Za-z0-9+/=\s]*)/.exec(text)?.[1]?.replace(/\s+/g, '') ?? '',
-  );
-  if (published.length === 0)
-    return trouble(`The DKIM key of ${domain} is not published: there is no ${record}.`, todo);
-  if (keys.includes(expected)) return fine(`The DKIM key of ${domain} is the one that ${record} publishes.`);
-  return trouble(`${record} publishes another DKIM key than the one that signs: signatures fail.`, todo);
+function recordFinding(domain: string, selector: string, published: readonly string[], expected: string): Finding {
+  const record = dkimRecord(domain, { selector, text: expected });
+  const { name } = record;
+  const todo = `Publish: ${zoneLine(record)}`;
+  if (published.length === 0) return trouble(`The DKIM key of ${domain} is not published: there is no ${name}.`, todo);
+  if (published.some((text) => keyIn(text) === keyIn(expected)))
+    return fine(`The DKIM key of ${domain} is the one that ${name} publishes.`);
+  return trouble(`${name} publishes another DKIM key than the one that signs: signatures fail.`, todo);
 }
 
-/** As RFC 6376 §3.6.1 has it in `p=`; of Ed25519 the bare 32 bytes (RFC 8463 §4.2). */
-function publicKeyOf(pem: string): string {
-  const key = createPublicKey(createPrivateKey(pem));
-  if (key.asymmetricKeyType !== 'ed25519') return key.export({ type: 'spki', format: 'der' }).toString('base64');
-  return Buffer.from(key.export({ format: 'jwk' }).x ?? '', 'base64url').toString('base64');
-}
+/** `p=` of a record, without blanks. */
+const keyIn = (text: string): string =>
+  /(?:^|;)\s*p\s*=\s*([A-Za-z0-9+/=\s]*)/.exec(text)?.[1]?.replace(/\s+/g, '') ?? '';

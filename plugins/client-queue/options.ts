@@ -79,12 +79,16 @@ const Target = z.strictObject({
 });
 
 const DkimKey = z.strictObject({
-  selector: z.string().regex(/^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/i),
+  selector: z
+    .string()
+    .regex(/^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/i)
+    .describe('Name of the key: the public one is the TXT record of selector._domainkey.domain.'),
   key: z
     .string()
     .min(1)
     .describe('File of the private key, PEM. A relative path is relative to the configuration file.'),
 });
+export type DkimKeySettings = z.output<typeof DkimKey>;
 
 const ReplyRuleOptions = z.strictObject({
   name: z.string().min(1).max(100),
@@ -202,6 +206,9 @@ export const ClientQueueOptions = z.strictObject({
       timeoutMs: z.int().min(100).default(5000).describe('How long one of them is waited for at a time. Milliseconds.'),
     })
     .prefault({}),
-  dkim: z.record(z.string(), DkimKey).default({}).describe('Mail from these domains is signed.'),
+  dkim: z
+    .record(z.string(), z.union([DkimKey, z.array(DkimKey).min(1).max(4)]))
+    .default({})
+    .describe('Mail from these domains is signed, once with each key of its domain.'),
 });
 export type ClientQueueSettings = z.output<typeof ClientQueueOptions>;

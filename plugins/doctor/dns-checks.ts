@@ -2,6 +2,15 @@ import { systemTimers } from '../../core/clock.js';
 import type { Dns } from '../../core/contracts/dns.js';
 import { advice, type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
 import { ownAddresses } from '../../core/dns/mail-routes.js';
+import {
+  dmarcRecord,
+  mtaStsRecord,
+  mxRecord,
+  spfRecord,
+  tlsReportRecord,
+  zoneLine,
+  type ZoneRecord,
+} from '../../core/dns/mail-zone.js';
 import { DnsLookups } from '../../core/dns/plugin-dns.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/request-checks.js';
@@ -113,20 +122,26 @@ async function domainFindings(lookups: Dns, domain: string, here: Here): Promise
   const { status } = await lookups.lookup(domain, 'MX');
   if (status === 'nxdomain') {
     const is = `The domain ${domain} does not exist in the DNS: nobody can send mail to it.`;
-    return [trouble(is, `Register it, and add the record ${mxRecord(domain, here)}.`)];
+    return [trouble(is, `Register it, and add the record ${mxLine(domain, here)}`)];
   }
-  return Promise.all([exchange(lookups, domain, here), spf(lookups, domain, here), dmarc(lookups, domain)]);
+  return Promise.all([
+    exchange(lookups, domain, here),
+    spf(lookups, domain, here),
+    dmarc(lookups, domain),
+    policyRecord(lookups, mtaStsRecord(domain, here.hostname), /^v=STSv1\s*;\s*id=[a-z0-9]{1,32}\s*;?$/i, 'MTA-STS'),
+    policyRecord(lookups, tlsReportRecord(domain), /^v=TLSRPTv1\s*;\s*rua=(?:mailto|https):.+$/i, 'TLS-RPT'),
+  ]);
 }
 
-const mxRecord = (domain: string, { hostname }: Here): string => `${domain} MX 10 ${hostname}`;
+const mxLine = (domain: string, { hostname }: Here): string => zoneLine(mxRecord(domain, hostname));
 
 async function exchange(lookups: Dns, domain: string, here: Here): Promise<Finding> {
   const { status, records } = await lookups.lookup(domain, 'MX');
-  const record = mxRecord(domain, here);
+  const record = mxLine(domain, here);
   if (status === 'failed') return skipped(`Where mail for ${domain} goes could not be looked up.`);
   const names = records.map((one) => one.exchange.toLowerCase());
   if (names.length === 1 && names[0] === '') {
-    return trouble(`${domain} says that it takes no mail (null MX, RFC 7505).`, `Replace that record by ${record}.`);
+    return trouble(`${domain} says that it takes no mail (null MX, RFC 7505).`, `Replace that record by ${record}`);
   }
   if (names.length === 0) return implicit(lookups, domain, here, record);
   const leads = await Promise.all(names.slice(0, maxExchanges).map((name) => leadsHere(lookups, name, here)));
@@ -134,13 +149,13 @@ async function exchange(lookups: Dns, domain: string, here: Here): Promise<Findi
   if (leads.some(Boolean)) return fine(`Mail for ${domain} comes here (MX ${list}).`);
   return advice(
     `Mail for ${domain} goes to ${list} (MX), and that is not this server.`,
-    `If it should come here, add the record ${record}; if those hand it on to here, all is well.`,
+    `If those hand it on to here, all is well; if it should come here, add the record ${record}`,
   );
 }
 
 /** RFC 5321 §5.1: without an MX record, the address record of the domain is used. */
 async function implicit(lookups: Dns, domain: string, here: Here, record: string): Promise<Finding> {
-  const todo = `Add the record ${record}.`;
+  const todo = `Add the record ${record}`;
   if (await leadsHere(lookups, domain, here)) {
     return advice(`${domain} has no MX record; its address leads here, which is enough for most.`, todo);
   }
@@ -154,7 +169,7 @@ async function leadsHere(lookups: Dns, name: string, { hostname, addresses }: He
 }
 
 async function spf(lookups: Dns, domain: string, { hostname, sends }: Here): Promise<Finding> {
-  const todo = `Add the TXT record "v=spf1 mx -all" to ${domain}, if this server alone sends its mail.`;
+  const todo = `If this server alone sends its mail, add the record ${zoneLine(spfRecord(domain))}`;
   const { status, records } = await lookups.lookup(domain, 'TXT');
   if (status === 'failed') return skipped(`The SPF record of ${domain} could not be looked up.`);
   const found = textsOf(records).filter((text) => /^v=spf1(?: |$)/i.test(text));
@@ -200,9 +215,21 @@ async function dmarc(lookups: Dns, domain: string): Promise<Finding> {
   const found = textsOf(records).filter((text) => /^v=DMARC1\s*(?:;|$)/i.test(text));
   const policy = /;\s*p\s*=\s*(none|quarantine|reject)\b/i.exec(found[0] ?? '')?.[1]?.toLowerCase();
   if (found.length === 1 && policy !== undefined) return fine(`${domain} has a DMARC record (policy ${policy}).`);
-  const todo = `Add the TXT record "v=DMARC1; p=none; rua=mailto:postmaster@${domain}" to _dmarc.${domain}.`;
+  const todo = `Add the record ${zoneLine(dmarcRecord(domain))}`;
   if (found.length === 0) return advice(`${domain} has no DMARC record, which large providers ask for.`, todo);
   return trouble(`The DMARC record of ${domain} cannot be understood.`, `Let there be one: ${todo}`);
+}
+
+/** A record that exists only once, whose values differ from site to site (RFC 8461 §3.1, RFC 8460 §3). */
+async function policyRecord(lookups: Dns, record: ZoneRecord, valid: RegExp, kind: string): Promise<Finding> {
+  const { status, records } = await lookups.lookup(record.name, 'TXT');
+  if (status === 'failed') return skipped(`The ${kind} record ${record.name} could not be looked up.`);
+  const version = record.value.slice(0, record.value.indexOf(';'));
+  const found = textsOf(records).filter((text) => text.startsWith(version));
+  const todo = `Add the record ${zoneLine(record)}`;
+  if (found.length === 0) return advice(`There is no ${kind} record ${record.name}.`, todo);
+  if (found.length === 1 && valid.test(found[0] ?? '')) return fine(`The ${kind} record ${record.name} is there.`);
+  return trouble(`The ${kind} record ${record.name} cannot be understood.`, `Let there be one: ${zoneLine(record)}`);
 }
 
 const textsOf = (records: readonly (readonly string[])[]): readonly string[] =>

@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
+import type { ClientQueueSettings } from '../options.js';
 
 /** The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
 export function signingDomain(head: Buffer, sender: string | null, signer: DkimSigner): string | undefined {
@@ -14,12 +15,6 @@ export function signingDomain(head: Buffer, sender: string | null, signer: DkimS
 }
 
 const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
-
-interface DkimKeySettings {
-  readonly selector: string;
-  /** File of the private key, PEM. */
-  readonly key: string;
-}
 
 interface Key {
   readonly selector: string;
@@ -48,22 +43,22 @@ const signedFields = [
 ];
 
 /**
- * Signs mail of the domains that have a key (RFC 6376, RFC 8463), each time it is sent. A key of a parent domain does not
- * count. Not signed: what goes to targets of this server (mailboxes, LMTP, proxy), and what `/client/send` sends.
+ * Signs mail of the domains that have keys (RFC 6376), each time it is sent, once with each key: verifiers that do not know
+ * Ed25519 take the RSA signature (RFC 8463 §3). A key of a parent domain does not count. Not signed: what goes to targets of this server (mailboxes, LMTP, proxy), and what `/client/send` sends.
  */
 export class DkimSigner {
-  readonly #keys: ReadonlyMap<string, Key>;
+  readonly #keys: ReadonlyMap<string, readonly Key[]>;
 
   /**
    * @param keys by domain
    * @param folder what relative paths are relative to
    * @throws Problem `invalid` for a file that cannot be read or holds no private key
    */
-  constructor(keys: Readonly<Record<string, DkimKeySettings>>, folder: string) {
+  constructor(keys: ClientQueueSettings['dkim'], folder: string) {
     this.#keys = new Map(
-      Object.entries(keys).map(([domain, { selector, key }]) => [
+      Object.entries(keys).map(([domain, ofDomain]) => [
         domain.toLowerCase(),
-        { selector, pem: readKey(domain, resolve(folder, key)) },
+        [ofDomain].flat().map(({ selector, key }) => ({ selector, pem: readKey(domain, resolve(folder, key)) })),
       ]),
     );
   }
@@ -78,10 +73,11 @@ export class DkimSigner {
     return this.#keys.has(domain.toLowerCase());
   }
 
-  /** The header field to prepend, with its line end. */
+  /** The header fields to prepend, with their line ends. */
   async signature(domain: string, message: Buffer | Readable, now: Date): Promise<Buffer> {
-    const key = this.#keys.get(domain.toLowerCase());
-    if (key === undefined) throw new Error(`there is no key for ${domain}`);
+    const keys = this.#keys.get(domain.toLowerCase());
+    const [first] = keys ?? [];
+    if (keys === undefined || first === undefined) throw new Error(`there is no key for ${domain}`);
     // Loaded on first use: only signing needs it.
     const { dkimSign } = await import('mailauth/lib/dkim/sign.js');
     const { signatures, errors } = await dkimSign(message, {
@@ -90,9 +86,9 @@ export class DkimSigner {
       headerList: signedFields,
       // The next three are required by the types and not read.
       signingDomain: domain,
-      selector: key.selector,
-      privateKey: key.pem,
-      signatureData: [{ signingDomain: domain, selector: key.selector, privateKey: key.pem }],
+      selector: first.selector,
+      privateKey: first.pem,
+      signatureData: keys.map(({ selector, pem }) => ({ signingDomain: domain, selector, privateKey: pem })),
     });
     const [failure] = errors;
     if (failure !== undefined) throw new Error(`mail of ${domain} could not be signed`, { cause: failure });

@@ -60,6 +60,23 @@ describe('mail of a domain that has a key', () => {
     });
   }
 
+  test('is signed with each key of its domain', async (t) => {
+    const { folder, resolver } = await keys(t);
+    const sink = await SmtpSink.start(t);
+    const both = { 'example.net': [dkim['example.net'], { selector: 's1', key: 'rsa.pem' }] };
+    const fixture = await outboundFixture(t, { folder, options: { port: sink.port, dkim: both } });
+    await fixture.delivered({ to: ['bob@sink.example'], text: 'hello\r\nFrom: ben@example.net' });
+    const text = sink.messages[0]?.text ?? Buffer.alloc(0);
+    assert.equal(String(text).match(/^DKIM-Signature: /gm)?.length, 2);
+    const published = (name: string) =>
+      resolver(name.replace('s1._domainkey.example.net', 's1._domainkey.example.org'));
+    const { results } = await dkimVerify(text, { resolver: published });
+    assert.deepEqual(results.map(({ selector, status }) => `${selector} ${status.result}`).toSorted(), [
+      's1 pass',
+      's2 pass',
+    ]);
+  });
+
   test('goes as it is when it comes from elsewhere', async (t) => {
     const { folder } = await keys(t);
     const sink = await SmtpSink.start(t);

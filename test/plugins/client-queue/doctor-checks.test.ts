@@ -32,7 +32,7 @@ describe('what the doctor finds of mail that goes out', () => {
     assert.match(unsigned ?? '', /^advice: Mail from other\.org is not signed/);
     const [missing = ''] = await signed(t, privateKey, undefined);
     assert.ok(missing.startsWith('problem: The DKIM key of acme.org is not published'));
-    assert.ok(missing.endsWith(`→ Publish as TXT of s1._domainkey.acme.org: v=DKIM1; k=ed25519; p=${raw}`), missing);
+    assert.ok(missing.endsWith(`→ Publish: s1._domainkey.acme.org. IN TXT "v=DKIM1; k=ed25519; p=${raw}"`), missing);
     const [other] = await signed(t, generateKeyPairSync('ed25519').privateKey, [`v=DKIM1; k=ed25519; p=${raw}`]);
     assert.match(other ?? '', /^problem: s1\._domainkey\.acme\.org publishes another DKIM key/);
   });

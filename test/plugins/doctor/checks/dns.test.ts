@@ -103,6 +103,29 @@ describe('what the doctor finds in the DNS', { concurrency: 4 }, () => {
     );
   });
 
+  test('MTA-STS and TLS-RPT that are there, missing, or cannot be understood, with the line to put', async (t) => {
+    const zone = (sts: string, rpt: string): Zone => ({
+      ...healthy,
+      '_mta-sts.acme.org': { TXT: [sts] },
+      '_smtp._tls.acme.org': { TXT: [rpt] },
+    });
+    const good = await found(t, zone('v=STSv1; id=2026a;', 'v=TLSRPTv1; rua=https://reports.acme.org/tls'));
+    has(good, /^ok: The MTA-STS record _mta-sts\.acme\.org is there/);
+    has(good, /^ok: The TLS-RPT record _smtp\._tls\.acme\.org is there/);
+    const missing = await found(t, healthy);
+    has(
+      missing,
+      /^advice: There is no MTA-STS record .* → Add the record _mta-sts\.acme\.org\. IN TXT "v=STSv1; id=\w+"$/,
+    );
+    has(
+      missing,
+      /^advice: .* → Add the record _smtp\._tls\.acme\.org\. IN TXT "v=TLSRPTv1; rua=mailto:postmaster@acme\.org"$/,
+    );
+    const broken = await found(t, zone('v=STSv1; id=', 'v=TLSRPTv1; rua=postmaster'));
+    has(broken, /^problem: The MTA-STS record _mta-sts\.acme\.org cannot be understood.*Let there be one: _mta-sts/);
+    has(broken, /^problem: The TLS-RPT record _smtp\._tls\.acme\.org cannot be understood/);
+  });
+
   test('name servers that do not answer: one problem, not ten', async (t) => {
     const silent: Zone = { 'acme.org': { silent: true } };
     const findings = (await Examined.of(t, config, { zone: silent, timeoutMs: 300 })).of('dns');

@@ -1,5 +1,5 @@
-import { generateKeyPairSync, sign } from 'node:crypto';
-import { systemClock } from '../../core/clock.js';
+import { createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { systemClock } from '../clock.js';
 
 /** PEM texts of a key and of its certificate. */
 export interface KeyPair {
@@ -24,20 +24,30 @@ const ecdsaWithSha256 = sequence(objectId('2a8648ce3d040302'));
 const subjectAltName = objectId('551d11');
 const commonName = objectId('550403');
 
-/** A key and a self-signed certificate for `name` (RFC 5280), valid for an hour around now. */
-export function selfSigned(name = 'localhost'): KeyPair {
-  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const hourMs = 3_600_000;
+
+interface SelfSignedOptions {
+  /** On the curve P-256; a new one if absent. */
+  readonly privateKey?: KeyObject;
+  /** From an hour ago; an hour if absent. */
+  readonly validDays?: number;
+}
+
+/** A key and a self-signed certificate for `name` (RFC 5280). */
+export function selfSigned(name = 'localhost', { validDays = 1 / 24, ...given }: SelfSignedOptions = {}): KeyPair {
+  const privateKey = given.privateKey ?? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
   const subject = sequence(der(0x31, sequence(commonName, text(0x0c, name))));
-  const hour = 3_600_000;
   const now = systemClock.now();
+  const from = new Date(now - hourMs);
+  const until = new Date(now + validDays * 24 * hourMs);
   const certificate = sequence(
     der(0xa0, der(0x02, Buffer.from([2]))),
     der(0x02, Buffer.from([1])),
     ecdsaWithSha256,
     subject,
-    sequence(time(new Date(now - hour)), time(new Date(now + hour))),
+    sequence(time(from), time(until)),
     subject,
-    publicKey.export({ type: 'spki', format: 'der' }),
+    createPublicKey(privateKey).export({ type: 'spki', format: 'der' }),
     der(0xa3, sequence(sequence(subjectAltName, der(0x04, sequence(text(0x82, name)))))),
   );
   const signature = der(0x03, Buffer.from([0]), sign('sha256', certificate, privateKey));
