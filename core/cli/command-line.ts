@@ -181,6 +181,9 @@ export function helpOf(
   return [...about, 'Usage:', ...lines.map((line) => `  ${line}`)].join('\n');
 }
 
+/** A longer one is on a line of its own. */
+const widestName = 34;
+
 /** Text of `postern --help`, with the commands of plugins. */
 export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): string {
   const commands = plugins.flatMap((plugin) => plugin.commands);
@@ -189,12 +192,14 @@ export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plug
     { name: 'completion SHELL', summary: completionSummary },
     ...commands,
   ];
-  const width = Math.max(...listed.map(({ name }) => name.length)) + 2;
+  const width = Math.max(...listed.map(({ name }) => name.length).filter((length) => length <= widestName)) + 2;
+  const line = (name: string, summary: string): string =>
+    name.length <= widestName ? `  ${name.padEnd(width)}${summary}` : `  ${name}\n  ${' '.repeat(width)}${summary}`;
   return [
     'Usage: postern COMMAND [OPTIONS]',
     '',
     'Commands',
-    ...listed.map(({ name, summary }) => `  ${name.padEnd(width)}${summary}`),
+    ...listed.map(({ name, summary }) => line(name, summary)),
     '',
     'Options',
     '  -c, --config FILE   configuration (JSON5); else POSTERN_CONFIG, ./postern.json5, /etc/postern/postern.json5',

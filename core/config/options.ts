@@ -38,12 +38,15 @@ export const ServerOptions = z.strictObject({
   $schema: z
     .string()
     .optional()
-    .describe('The JSON Schema by which editors complete this file; the server does not read it.'),
+    .describe('The JSON Schema by which editors complete this file; the server does not read it.')
+    .meta({ examples: ['/usr/local/lib/node_modules/postern/docs/postern.schema.json'] }),
   hostname: z
     .string()
     .regex(/^[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?$/, 'must be a host name such as mail.example.org')
     .default(() => hostname().toLowerCase())
-    .describe('The name of this server: in the greeting, in Received header fields and as Reporting-MTA.'),
+    .meta({ computedDefault: 'the name of the machine' })
+    .describe('The name of this server: in the greeting, in Received header fields and as Reporting-MTA.')
+    .meta({ examples: ['mail.example.org'] }),
   data: z.string().min(1).default('data').describe('The data folder; relative to the configuration file.'),
   durability: z
     .enum(['file', 'log'])

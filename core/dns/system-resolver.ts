@@ -152,7 +152,8 @@ export const DnsOptions = z.strictObject({
     .default([])
     .describe(
       'Name servers that plugins and the relay queue ask, "192.0.2.1" or "192.0.2.1:5353"; those of the system when empty. Lists of addresses often refuse public ones. The relay queue may have others: plugins.client-queue.resolver.',
-    ),
+    )
+    .meta({ examples: [['192.0.2.1', '192.0.2.2:5353']] }),
 });
 
 export type DnsSettings = z.output<typeof DnsOptions>;

@@ -16,7 +16,8 @@ export const SitePluginOption = z.union([
     from: z
       .string()
       .min(1)
-      .describe('A folder or a file (relative to the configuration file), or the name of a package.'),
+      .describe('A folder or a file (relative to the configuration file), or the name of a package.')
+      .meta({ examples: ['./greylisting'] }),
     mode: z
       .enum(['enforce', 'shadow'])
       .default('enforce')

@@ -13,14 +13,15 @@ const Role = z.enum(['read', 'operate', 'admin']);
 
 const AccountOptions = z
   .strictObject({
-    username: name.describe('Name to sign in with.'),
+    username: name.describe('Name to sign in with.').meta({ examples: ['anna'] }),
     password: secret().optional().describe('Password in clear; better {env: "NAME"}, {file: "path"} or passwordHash.'),
     passwordHash: z
       .string()
       .startsWith('scrypt$')
       .meta({ secret: true })
       .optional()
-      .describe('Password as scrypt$N$r$p$salt$hash: what postern password hash prints.'),
+      .describe('Password as scrypt$N$r$p$salt$hash: what postern password hash prints.')
+      .meta({ examples: ['scrypt$…'] }),
     role: Role.describe(
       'read: service pages; operate: mail, queue, sending; admin: users, configuration, dumps, logs.',
     ),
@@ -37,16 +38,21 @@ const AccessRule = z
         /^(?:(?:GET|POST|PUT|PATCH|DELETE) )?\/[^\s?#]*$/,
         'must be a path such as "/metrics/*" or "GET /metrics/*"',
       )
-      .describe('Path with * for any characters, optionally behind a method. GET stands for HEAD too.'),
+      .describe('Path with * for any characters, optionally behind a method. GET stands for HEAD too.')
+      .meta({ examples: ['GET /metrics/*'] }),
     role: Role.optional().describe('The role that is needed.'),
     public: z.literal(true).optional().describe('Nobody needs to sign in.'),
-    username: name.optional().describe('Name of the one account that opens this, and nothing else.'),
+    username: name
+      .optional()
+      .describe('Name of the one account that opens this, and nothing else.')
+      .meta({ examples: ['prometheus'] }),
     password: secret().optional().describe('Password of that account; never empty.'),
     realm: z
       .string()
       .regex(/^[\x20\x21\x23-\x5b\x5d-\x7e]{1,100}$/, 'must be printable ASCII without quotes and backslashes')
       .optional()
-      .describe('What a browser shows when it asks for that account.'),
+      .describe('What a browser shows when it asks for that account.')
+      .meta({ examples: ['Metrics'] }),
   })
   .superRefine((rule, context) => {
     const own = rule.username !== undefined || rule.password !== undefined || rule.realm !== undefined;
@@ -133,10 +139,11 @@ export const HttpOptions = z.strictObject({
   publicUrls: z
     .array(z.url({ protocol: /^https?$/ }))
     .default([])
-    .describe('Addresses under which browsers reach this server, for example through a proxy.'),
+    .describe('Addresses under which browsers reach this server, for example through a proxy.')
+    .meta({ examples: [['https://mail.example.org']] }),
   trustedProxies: NetworkList.describe(
     'Networks of reverse proxies whose X-Forwarded-For is believed: ["127.0.0.1", "10.0.0.0/8"].',
-  ),
+  ).meta({ examples: [['127.0.0.1']] }),
   accounts: z
     .array(AccountOptions)
     .optional()
@@ -146,7 +153,8 @@ export const HttpOptions = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Folder with views of your own in the place of single ones of the server: layout.njk, monitoring/….njk.'),
+    .describe('Folder with views of your own in the place of single ones of the server: layout.njk, monitoring/….njk.')
+    .meta({ examples: ['views'] }),
   limits: HttpLimits.prefault({}).describe('Limits of the management interface.'),
 });
 

@@ -6,7 +6,8 @@ import { startError } from '../problem.js';
 export const SocketName = z
   .string()
   .regex(/^[\x21-\x39\x3b-\x7e]{1,255}$/, 'must be a name as FileDescriptorName= of a socket unit has it')
-  .describe('Name of a socket that the service manager hands over (systemd); host and port are not used.');
+  .describe('Name of a socket that the service manager hands over (systemd); host and port are not used.')
+  .meta({ examples: ['smtp'] });
 
 /** The first descriptor that a service manager hands over (sd_listen_fds(3)). */
 const firstDescriptor = 3;

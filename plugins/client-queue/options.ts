@@ -11,25 +11,36 @@ const host = z.string().min(1).max(255);
 const tlsPolicies = ['never', 'opportunistic', 'require'] as const;
 
 const Credentials = z.strictObject({
-  user: z.string().min(1).max(255),
+  user: z
+    .string()
+    .min(1)
+    .max(255)
+    .describe('Name to sign in with.')
+    .meta({ examples: ['postern'] }),
   pass: secret().describe('Sent only under TLS.'),
 });
 
 /** Servers that mail is handed to by name instead of by MX. */
 export const RouteOptions = z.strictObject({
-  mx: z.array(host).min(1).max(20).describe('Hosts, tried in this order.'),
-  port: port.default(25),
-  protocol: z.enum(['smtp', 'lmtp']).default('smtp'),
+  mx: z
+    .array(host)
+    .min(1)
+    .max(20)
+    .describe('Hosts, tried in this order.')
+    .meta({ examples: [['smtp.example.net']] }),
+  port: port.default(25).describe('Port of the hosts.'),
+  protocol: z.enum(['smtp', 'lmtp']).default('smtp').describe('What the hosts speak.'),
   tls: z
     .enum([...tlsPolicies, 'implicit'])
     .default('opportunistic')
     .describe('`implicit`: TLS from the first byte.'),
   verify: z.boolean().optional().describe('Check the certificate. By default: when TLS is required or implicit.'),
-  auth: Credentials.optional(),
+  auth: Credentials.optional().describe('How this server signs in there.'),
   domains: z
     .array(z.string().min(1).max(255))
     .default([])
-    .describe('Recipients of these domains take this route; `*.example.org` is for all domains below.'),
+    .describe('Recipients of these domains take this route; `*.example.org` is for all domains below.')
+    .meta({ examples: [['example.org', '*.example.org']] }),
 });
 export type OutboundRoute = z.output<typeof RouteOptions>;
 
@@ -68,36 +79,45 @@ const SiteOptions = z.strictObject({
     .max(100)
     .describe(
       'Names of mail servers; `*.example.net` is for all below. A destination belongs to the site when all of its best servers do.',
-    ),
+    )
+    .meta({ examples: [['*.mail.example.net']] }),
   maxConnections: z.int().min(1).max(1000).exactOptional().describe('In place of `destination.maxConnections`.'),
   ratePerMinute: z.int().min(1).exactOptional().describe('In place of `destination.ratePerMinute`.'),
 });
 
 const Target = z.strictObject({
-  host: host.describe('Name, IP address or network (`10.0.0.0/8`).'),
-  ports: z.array(port).default([25]),
+  host: host.describe('Name, IP address or network (`10.0.0.0/8`).').meta({ examples: ['test.example.org'] }),
+  ports: z.array(port).default([25]).describe('Ports that may be named.'),
 });
 
 const DkimKey = z.strictObject({
   selector: z
     .string()
     .regex(/^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$/i)
-    .describe('Name of the key: the public one is the TXT record of selector._domainkey.domain.'),
+    .describe('Name of the key: the public one is the TXT record of selector._domainkey.domain.')
+    .meta({ examples: ['rsa1'] }),
   key: z
     .string()
     .min(1)
-    .describe('File of the private key, PEM. A relative path is relative to the configuration file.'),
+    .describe('File of the private key, PEM. A relative path is relative to the configuration file.')
+    .meta({ examples: ['dkim/example.org.rsa1.pem'] }),
 });
 export type DkimKeySettings = z.output<typeof DkimKey>;
 
 const ReplyRuleOptions = z.strictObject({
-  name: z.string().min(1).max(100),
+  name: z
+    .string()
+    .min(1)
+    .max(100)
+    .describe('Name of the rule, as pages show it.')
+    .meta({ examples: ['full mailbox'] }),
   pattern: z
     .string()
     .min(1)
     .max(1000)
-    .describe('RE2, without regard to case; occurs somewhere in code, status and text of a reply.'),
-  category: z.enum(replyCategories).default('other'),
+    .describe('RE2, without regard to case; occurs somewhere in code, status and text of a reply.')
+    .meta({ examples: ['mailbox is full'] }),
+  category: z.enum(replyCategories).default('other').describe('Why the server has said so.'),
   codes: z.enum(['4', '5']).exactOptional().describe('Only for replies of this first digit.'),
   action: z.enum(['defer', 'bounce']).exactOptional().describe('In place of what the first digit says.'),
   retryAfter: z
@@ -116,7 +136,11 @@ export const ClientQueueOptions = z.strictObject({
     .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), RouteOptions)
     .default({})
     .describe('Routes by name.'),
-  defaultRoute: z.string().optional().describe('Name of the route for all mail that goes out. By MX when absent.'),
+  defaultRoute: z
+    .string()
+    .optional()
+    .describe('Name of the route for all mail that goes out. By MX when absent.')
+    .meta({ examples: ['provider'] }),
   targets: z
     .array(Target)
     .default([])
@@ -124,8 +148,9 @@ export const ClientQueueOptions = z.strictObject({
   cases: z
     .string()
     .optional()
-    .describe('Folder of files that case definitions may read. A relative path is below the data folder.'),
-  retry: RetryOptions.prefault({}),
+    .describe('Folder of files that case definitions may read. A relative path is below the data folder.')
+    .meta({ examples: ['cases'] }),
+  retry: RetryOptions.prefault({}).describe('Pauses between two attempts.'),
   expireAfter: seconds(432_000, 'Mail that could not be delivered for so long is returned.'),
   warnAfter: z
     .int()
@@ -183,7 +208,8 @@ export const ClientQueueOptions = z.strictObject({
   requireTls: z
     .array(z.string())
     .default([])
-    .describe('Domains whose servers must offer TLS with a valid certificate; `*.example.org` is for all below.'),
+    .describe('Domains whose servers must offer TLS with a valid certificate; `*.example.org` is for all below.')
+    .meta({ examples: [['example.net']] }),
   mtaSts: z
     .boolean()
     .default(true)
@@ -193,7 +219,8 @@ export const ClientQueueOptions = z.strictObject({
   localAddress: z
     .union([z.ipv4(), z.ipv6()], 'must be an IP address')
     .optional()
-    .describe('Local IP address of outgoing connections.'),
+    .describe('Local IP address of outgoing connections.')
+    .meta({ examples: ['192.0.2.1'] }),
   resolver: z
     .strictObject({
       servers: z
@@ -202,7 +229,8 @@ export const ClientQueueOptions = z.strictObject({
         .optional()
         .describe(
           'Name servers that are asked where mail goes, `address` or `address:port`. Those of `dns.servers` when absent.',
-        ),
+        )
+        .meta({ examples: [['127.0.0.1:5353']] }),
       timeoutMs: z.int().min(100).default(5000).describe('How long one of them is waited for at a time. Milliseconds.'),
     })
     .prefault({}),

@@ -69,7 +69,8 @@ export const MonitoringOptions = z.strictObject({
         .array(z.string().max(200))
         .max(200)
         .default([])
-        .describe('Further names of the environment whose values /system/env shows; names of secrets stay masked.'),
+        .describe('Further names of the environment whose values /system/env shows; names of secrets stay masked.')
+        .meta({ examples: [['TZ']] }),
     })
     .prefault({})
     .describe('The environment at /system/env.'),

@@ -15,6 +15,24 @@ export const setupCommands: readonly BuiltInCommand[] = [
       ),
   },
   {
+    words: 'config show',
+    takes: ['[TEXT]'],
+    flags: ['json'],
+    summary: 'print the settings in force and where each comes from; TEXT filters them',
+    run: async ({ args: [text], options, flags }, environment) =>
+      (await import('./config-command.js')).showSettings({ text, options, json: flags.has('json') }, environment),
+  },
+  {
+    words: 'config schema',
+    summary: 'print the JSON Schema of the configuration, for editors',
+    run: async ({ options }, environment) => (await import('./config-command.js')).printSchema(options, environment),
+  },
+  {
+    words: 'config reference',
+    summary: 'print every key of the configuration with type, unit, default and example, as Markdown',
+    run: async ({ options }, environment) => (await import('./config-command.js')).printReference(options, environment),
+  },
+  {
     words: 'zone',
     takes: ['[DOMAIN]'],
     flags: ['table', 'json'],

@@ -16,7 +16,12 @@ const host = z
 
 /** Options shared by rules of the proxy and routes of LMTP. */
 export const upstreamKeys = {
-  hosts: z.array(host).min(1).max(20).describe('Servers in the order in which they are tried; `host` or `host:port`.'),
+  hosts: z
+    .array(host)
+    .min(1)
+    .max(20)
+    .describe('Servers in the order in which they are tried; `host` or `host:port`.')
+    .meta({ examples: [['mail1.example.net', '192.0.2.7:2525']] }),
   port: z.int().min(1).max(65_535).default(25).describe('Of hosts without a port of their own.'),
   tls: z
     .enum(['never', 'opportunistic', 'require', 'implicit'])
@@ -24,7 +29,15 @@ export const upstreamKeys = {
     .describe('`implicit`: TLS from the first byte. `opportunistic` goes on in clear where TLS is not to be had.'),
   verify: z.boolean().optional().describe('Check the certificate. By default: when TLS is required or implicit.'),
   auth: z
-    .strictObject({ user: z.string().min(1).max(255), pass: secret().describe('Sent only under TLS.') })
+    .strictObject({
+      user: z
+        .string()
+        .min(1)
+        .max(255)
+        .describe('Name to sign in with.')
+        .meta({ examples: ['postern'] }),
+      pass: secret().describe('Sent only under TLS.'),
+    })
     .optional()
     .describe('How this server signs in there.'),
   maxConnections: z.int().min(1).max(10_000).default(50).describe('To each host at a time.'),

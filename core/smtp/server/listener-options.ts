@@ -19,7 +19,8 @@ export const ListenerOptions = z
       .string()
       .regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$/, 'must be a short name such as submission-tls')
       .optional()
-      .describe('Name in logs, metrics and health; the mode if absent.'),
+      .describe('Name in logs, metrics and health; the mode if absent.')
+      .meta({ examples: ['submission-tls'] }),
     host: z.string().min(1).default('127.0.0.1').describe('Address to listen on: 127.0.0.1, 0.0.0.0, ::, …'),
     port: z
       .int()
@@ -43,8 +44,16 @@ export const ListenerOptions = z
       .enum(['none', 'starttls', 'implicit'])
       .default('none')
       .describe('starttls offers TLS, implicit starts with it; both need key and cert.'),
-    key: secret().optional().describe('Private key: a PEM file, or the PEM text itself.'),
-    cert: z.string().min(1).optional().describe('Certificate with its chain: a PEM file, or the PEM text itself.'),
+    key: secret()
+      .optional()
+      .describe('Private key: a PEM file, or the PEM text itself.')
+      .meta({ examples: ['tls/key.pem'] }),
+    cert: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Certificate with its chain: a PEM file, or the PEM text itself.')
+      .meta({ examples: ['tls/cert.pem'] }),
     ciphers: z
       .enum(['recommended', 'compatible'])
       .default('recommended')
@@ -55,7 +64,7 @@ export const ListenerOptions = z
       .describe('Let users sign in without TLS: for a loopback listener, or one behind something that does TLS.'),
     proxyProtocol: NetworkList.describe(
       'Networks of proxies that begin each connection with a PROXY header, version 1 or 2: ["192.0.2.10"].',
-    ),
+    ).meta({ examples: [['192.0.2.10']] }),
     greetDelayMs: z
       .int()
       .min(0)

@@ -483,7 +483,8 @@ export const SmtpOptions = z.strictObject({
   relayNetworks: z
     .array(z.string().min(1))
     .default([])
-    .describe('Networks whose mail is relayed without signing in: ["192.0.2.0/24", "2001:db8::/32"].'),
+    .describe('Networks whose mail is relayed without signing in: ["192.0.2.0/24", "2001:db8::/32"].')
+    .meta({ examples: [['192.0.2.0/24', '2001:db8::/32']] }),
   lineEndings: z
     .enum(['normalise', 'reject'])
     .default('normalise')
@@ -497,7 +498,8 @@ export const SmtpOptions = z.strictObject({
   shadow: z
     .array(z.string().min(1))
     .default([])
-    .describe('Plugins whose hooks are asked, and their verdicts written to the log but not followed.'),
+    .describe('Plugins whose hooks are asked, and their verdicts written to the log but not followed.')
+    .meta({ examples: [['greylisting']] }),
   earlyData: z
     .enum(['refuse', 'accept'])
     .default('refuse')

@@ -14,12 +14,14 @@ export const SyncOptions = z
       .max(2000)
       .describe(
         'Where the files are: a folder such as /etc/postern/central, an https URL of a file or of a manifest, or the address of another kind that a plugin offers.',
-      ),
+      )
+      .meta({ examples: ['/etc/postern/central'] }),
     server: z
       .string()
       .regex(new RegExp(`^${name}$`), 'must be a name such as mail1')
       .optional()
-      .describe('What this server is called in the layers; its hostname if absent.'),
+      .describe('What this server is called in the layers; its hostname if absent.')
+      .meta({ examples: ['mail1'] }),
     layers: z
       .array(z.string().regex(layer, 'must be a name such as base, {server} or servers/{server}'))
       .min(1)
@@ -34,7 +36,12 @@ export const SyncOptions = z
       .default('automatic')
       .describe('"manual" only checks and shows what is new; POST /config/sync, or its button, brings it into force.'),
     token: secret().optional().describe('For an https source: sent as Authorization: Bearer.'),
-    username: z.string().min(1).optional().describe('For an https source: Basic authentication.'),
+    username: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('For an https source: Basic authentication.')
+      .meta({ examples: ['mail1'] }),
     password: secret().optional().describe('Goes with username.'),
     timeoutSeconds: z.int().min(1).max(300).default(20).describe('Time for one look with all its files, in seconds.'),
     maxBytes: z

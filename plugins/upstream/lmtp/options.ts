@@ -22,9 +22,18 @@ export const RouteOptions = z
       .string()
       .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
       .exactOptional()
-      .describe('Stands in metrics, in the log and in the queue; `route-1` for the first one without a name.'),
-    domains: z.array(domain).default([]).describe('All recipients of these domains.'),
-    users: z.array(user).default([]).describe('These recipients alone, `local@domain`.'),
+      .describe('Stands in metrics, in the log and in the queue; `route-1` for the first one without a name.')
+      .meta({ examples: ['dovecot'] }),
+    domains: z
+      .array(domain)
+      .default([])
+      .describe('All recipients of these domains.')
+      .meta({ examples: [['example.org']] }),
+    users: z
+      .array(user)
+      .default([])
+      .describe('These recipients alone, `local@domain`.')
+      .meta({ examples: [['anna@example.org']] }),
     ...upstreamKeys,
     port: z.int().min(1).max(65_535).default(24).describe('Of hosts without a port of their own.'),
     tlsVerify: upstreamKeys.verify,

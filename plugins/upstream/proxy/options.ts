@@ -4,7 +4,14 @@ import { isProblem } from '../../../core/problem.js';
 import { upstreamKeys } from '../settings.js';
 import { isNetworkText, networkFault } from './ip-condition.js';
 
-const pattern = (of: string) => z.string().min(1).max(1000).exactOptional().describe(of);
+const pattern = (of: string, example: string) =>
+  z
+    .string()
+    .min(1)
+    .max(1000)
+    .exactOptional()
+    .describe(of)
+    .meta({ examples: [example] });
 
 export const directions = ['in', 'out', 'both'] as const;
 
@@ -15,11 +22,18 @@ const RuleOptions = z
       .string()
       .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
       .exactOptional()
-      .describe('Stands in metrics, in the log and in the queue; `rule-1` for the first one without a name.'),
-    ip: pattern('Address of the client: a network (`10.0.0.0/8`), an address, or a pattern of the whole address.'),
-    ehlo: pattern('Name that the client gives: a pattern of the whole name.'),
-    mail: pattern('Sender: a pattern of the whole address; the null reverse-path is an empty text.'),
-    rcpt: pattern('Recipient: a pattern of the whole address.'),
+      .describe('Stands in metrics, in the log and in the queue; `rule-1` for the first one without a name.')
+      .meta({ examples: ['old-server'] }),
+    ip: pattern(
+      'Address of the client: a network (`10.0.0.0/8`), an address, or a pattern of the whole address.',
+      '10.0.0.0/8',
+    ),
+    ehlo: pattern('Name that the client gives: a pattern of the whole name.', '.*\\.example\\.net'),
+    mail: pattern(
+      'Sender: a pattern of the whole address; the null reverse-path is an empty text.',
+      '.*@example\\.org',
+    ),
+    rcpt: pattern('Recipient: a pattern of the whole address.', '.*@old\\.example\\.org'),
     direction: z
       .enum(directions)
       .default('both')
