@@ -19,6 +19,7 @@ import {
 } from './contracts/server.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
+import { serverCertificate } from './contracts/server-certificate.js';
 import { serverLog } from './contracts/server-log.js';
 import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { accountList } from './contracts/accounts.js';
@@ -45,6 +46,7 @@ import { AuditFile, type AuditSink } from './http/shell/audit.js';
 import { createHttpShell, type HttpShell } from './http/shell/shell.js';
 import type { OpenedLog } from './log/log.js';
 import { Metrics } from './metrics/metrics.js';
+import { ServerCertificate } from './net/server-certificate.js';
 import type { InheritedSockets } from './net/inherited-sockets.js';
 import { PipelineExplaining } from './pipeline/explain.js';
 import { PipelineDelivery, PipelineSubmission, type SubmissionInput } from './pipeline/submission.js';
@@ -75,6 +77,7 @@ export const coreServices: readonly Service<unknown>[] = [
   explaining,
   stallWatch,
   pluginsOverview,
+  serverCertificate,
 ];
 
 interface AppInput {
@@ -114,14 +117,17 @@ export interface App {
   readonly reloading: Reloading;
   /** Opens HTTP first, so that an operator can look when SMTP does not come up. */
   listen(): Promise<void>;
-  /** Stops accepting, lets sessions finish within the configured time, then closes in reverse order. */
+  /**
+   * Stops accepting, lets sessions finish within the configured time, then closes in reverse order. Pages still answer
+   * while sessions finish; /health says 503, so that a load balancer knows.
+   */
   close(): Promise<void>;
 }
 
 /** Creates the services and starts the plugins; listeners open later. Closes what had started when a part fails. */
 export async function createApp(input: AppInput): Promise<App> {
   const { clock, overrides: { timers = systemTimers, resolver, listenerHealth } = {} } = input;
-  const { settings, data, hostname } = input.configuration;
+  const { data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
   const metrics = new Metrics();
@@ -129,12 +135,12 @@ export async function createApp(input: AppInput): Promise<App> {
   const life = openLifecycle(input, health);
   const unknownEntries = watchDataFolder(data, { health, clock, log });
   const { pipeline, tracker, hosting } = openPipeline(input, { live, health, host: () => plugins });
-  const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
-  const closeSpool = superviseSpool(spool, health);
+  const certificate = await ServerCertificate.open(data, { hostname, now: clock.now() });
+  const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const audit = openAudit(input);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
-  const http = openHttp(input, { metrics, audit, health, signIns });
-  const smtp = openSmtp(input, { signIns, spool, pipeline, metrics, health: listenerHealth ?? health });
+  const http = openHttp(input, { metrics, audit, health, signIns, certificate });
+  const smtp = openSmtp(input, { certificate, signIns, spool, pipeline, metrics, health: listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -154,6 +160,7 @@ export async function createApp(input: AppInput): Promise<App> {
       provide(explaining, explainingOf(live, pipeline, clock)),
       provide(stallWatch, connectWatchdog(input.watchdog, live, health)),
       provide(pluginsOverview, tracker.states),
+      provide(serverCertificate, certificate),
     ],
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     ...hosting,
@@ -162,7 +169,6 @@ export async function createApp(input: AppInput): Promise<App> {
 
   async function close(): Promise<void> {
     life.end(live.current.settings.shutdownSeconds * 1000);
-    // Pages still answer while sessions finish; /health says 503, so that a load balancer knows.
     await smtp.close(life.remainingMs());
     await http.close(life.remainingMs());
     await plugins.stop();
@@ -213,10 +219,10 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
-  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns'> & { readonly audit: AuditSink },
+  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate'> & { readonly audit: AuditSink },
 ): HttpShell {
-  const { metrics, audit, health, signIns } = parts;
-  const { settings, data, hostname } = configuration;
+  const { metrics, audit, health, signIns, certificate } = parts;
+  const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
     accounts,
@@ -231,6 +237,8 @@ function openHttp(
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
     signIns,
+    certificate,
+    folder,
     ...(sockets !== undefined && { sockets }),
   });
   health.check('core', 'http', () => ({ status: 'up', figures: http.figures() }));
@@ -238,6 +246,7 @@ function openHttp(
 }
 
 interface SmtpDeps {
+  readonly certificate: ServerCertificate;
   readonly signIns: FileSignInHistory;
   readonly spool: FileSpool;
   readonly pipeline: Pipeline;
@@ -247,10 +256,11 @@ interface SmtpDeps {
 
 function openSmtp({ configuration, log, clock, sockets }: AppInput, parts: SmtpDeps): SmtpEngine {
   const { settings, hostname, domains, folder } = configuration;
-  const { signIns, spool, pipeline, metrics, health } = parts;
+  const { certificate, signIns, spool, pipeline, metrics, health } = parts;
   return createSmtpEngine({
     settings: settings.smtp,
     hostname,
+    certificate,
     signIns,
     spool,
     pipeline,
@@ -325,14 +335,17 @@ const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pi
   listeners: () => parts.smtp.addresses(),
 });
 
-/** Reports the spool's health and lets a degraded spool retry; returns the close. */
-function superviseSpool(spool: FileSpool, health: HealthRegistry): () => Promise<void> {
+/** Reports the spool's health and lets a degraded spool retry. */
+async function openSupervisedSpool({ configuration, log: { log }, clock }: AppInput, health: HealthRegistry) {
+  const { data, settings } = configuration;
+  const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
   health.check('core', 'spool', () => ({ ...spool.report(), figures: spool.figures() }));
   const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
-  return async () => {
+  const closeSpool = async (): Promise<void> => {
     clearInterval(probing);
     await spool.close();
   };
+  return { spool, closeSpool };
 }
 
 /** Between the start of the plugins and the stop of the server. */

@@ -1,5 +1,6 @@
 import type { Plugin } from '../core/plugin.js';
 import { accounts } from './accounts/index.js';
+import { acme } from './acme/index.js';
 import { clientQueue } from './client-queue/index.js';
 import { config } from './config/index.js';
 import { lmtp } from './upstream/lmtp/index.js';
@@ -21,5 +22,6 @@ export const builtIns: readonly Plugin[] = [
   lmtp,
   pipeline,
   trace,
+  acme,
   monitoring,
 ];

@@ -160,6 +160,7 @@ const restartKeys: readonly KeyPath[] = [
   'http.host',
   'http.port',
   'http.socket',
+  'http.https',
   'http.limits.headerBytes',
 ];
 
@@ -176,12 +177,13 @@ function waitsForRestart(key: KeyPath, plugins: { has(name: string): boolean }):
 
 /** The new settings, with the old values of keys that change only at a restart. */
 export function effectiveHttpSettings(started: LoadedConfiguration, next: LoadedConfiguration): HttpSettings {
-  const { host, port, socket, limits } = started.settings.http;
+  const { host, port, socket, https, limits } = started.settings.http;
   return {
     ...next.settings.http,
     host,
     port,
     socket,
+    https,
     limits: { ...next.settings.http.limits, headerBytes: limits.headerBytes },
   };
 }

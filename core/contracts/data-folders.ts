@@ -1,5 +1,6 @@
 /** Owners of the built-in folders in the data folder, also while their plugin is disabled. */
 export const folderOwners: Readonly<Record<string, string>> = {
+  acme: 'acme',
   cache: 'store',
   'client-uploads': 'client-queue',
   config: 'the server',

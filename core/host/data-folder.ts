@@ -118,7 +118,7 @@ async function noteFormat(data: string): Promise<void> {
 }
 
 /** Entries of the data folder itself: documents, the lock, hidden entries, folders of plugins. */
-const ownEntry = /^(?:\..*|.*\.json|postern\.lock.*)$/;
+const ownEntry = /^(?:\..*|.*\.json|certificate\.pem|postern\.lock.*)$/;
 /** Left by a disk test that was killed. */
 const probeName = /^\.probe-/;
 

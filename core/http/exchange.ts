@@ -16,7 +16,7 @@ export interface Exchange {
   readonly remoteAddress: string;
   /** The client is on this machine, and no proxy has forwarded its request. */
   readonly isLocal: boolean;
-  /** The client speaks https to a trusted proxy. */
+  /** The client speaks https to this server, or to a trusted proxy. */
   readonly isSecure: boolean;
   account: Account | null;
   /** The session whose cookie signed the account in. */

@@ -132,10 +132,29 @@ const HttpLimits = z.strictObject({
     .describe('Browsers signed in with one account; one more ends the session unused longest.'),
 });
 
+const HttpsOptions = z
+  .strictObject({
+    host: z.string().min(1).default('0.0.0.0').describe('Address to listen on.'),
+    port: z.int().min(0).max(65_535).default(443).describe('Port to listen on; 0 takes any free one.'),
+    key: secret().optional().describe('Private key: a PEM file, or the PEM text itself.'),
+    cert: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Certificate with its chain, as PEM; without key and cert that of the server.')
+      .meta({ examples: ['tls/cert.pem'] }),
+  })
+  .refine(({ key, cert }) => (key === undefined) === (cert === undefined), {
+    message: 'key and cert belong together: name a PEM file for each',
+  });
+
 export const HttpOptions = z.strictObject({
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on.'),
   port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one.'),
   socket: SocketName.optional(),
+  https: HttpsOptions.optional().describe(
+    'A second listener, with TLS. The plain one then redirects other machines to it.',
+  ),
   publicUrls: z
     .array(z.url({ protocol: /^https?$/ }))
     .default([])

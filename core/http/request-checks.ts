@@ -66,6 +66,9 @@ export const plainAddress = (address: string): string => address.replace(/^::fff
 
 export const isLoopback = (address: string): boolean => address === '::1' || plainAddress(address).startsWith('127.');
 
+/** Whether the connection came in on the HTTPS listener. */
+export const isTls = (socket: object): boolean => 'encrypted' in socket && socket.encrypted === true;
+
 const isLoopbackName = (name: string): boolean =>
   name === 'localhost' || name.endsWith('.localhost') || (isIP(name) !== 0 && isLoopback(name));
 
@@ -81,6 +84,26 @@ export function hostName(field: string): string | undefined {
     .replace(/\.$/, '');
 }
 
+/** Documents for other programs at fixed addresses (RFC 8615): public, under whatever name they are asked for. */
+const isWellKnown = ({ path }: Context): boolean => path.startsWith('/.well-known/');
+
+/** With an HTTPS listener, passwords of other machines do not travel in clear text: 308 to the same page there. */
+export function httpsRedirect(settings: () => HttpSettings): Middleware {
+  return async function redirectToHttps(ctx: Context, next: Next) {
+    const { https } = settings();
+    const { isSecure, isLocal } = ctx.state.exchange;
+    if (https === undefined || isSecure || isLocal || isWellKnown(ctx)) {
+      await next();
+      return;
+    }
+    const name = hostName(ctx.req.headers.host ?? '');
+    if (name === undefined || !safe.has(ctx.method)) throw problem('forbidden', 'Use the https address.');
+    const host = name.includes(':') ? `[${name}]` : name;
+    ctx.status = 308;
+    ctx.set('Location', `https://${host}${https.port === 443 ? '' : `:${https.port}`}${ctx.url}`);
+  };
+}
+
 /** A request for a name that is not ours was led here by somebody's DNS: 421. Two names: 400. */
 export function hostCheck(settings: () => HttpSettings): Middleware {
   let ours: KnownHost | undefined;
@@ -90,7 +113,7 @@ export function hostCheck(settings: () => HttpSettings): Middleware {
     takeOriginForm(ctx);
     const field = ctx.req.headers.host;
     // HTTP/1.0 has no Host, and browsers, whom this protects, do not speak it.
-    if (field === undefined) return next();
+    if (field === undefined || isWellKnown(ctx)) return next();
     const { localAddress } = ctx.req.socket;
     const known = ours?.field === field && ours.localAddress === localAddress && ours.settings === settings();
     if (!known && !isOurs(field, settings(), localAddress)) throw misdirected();
@@ -139,11 +162,14 @@ function isOurs(field: string, { host, publicUrls }: HttpSettings, localAddress:
 
 /** @throws start error when other machines can reach the pages and no account is configured */
 export function requireAccountForRemoteBind(
-  { host, socket }: Pick<HttpSettings, 'host' | 'socket'>,
+  { host, socket, https }: Pick<HttpSettings, 'host' | 'socket' | 'https'>,
   chosen: boolean,
 ): void {
-  if (chosen || (socket === undefined && isLoopbackHost(host))) return;
-  const place = socket === undefined ? `http.host ${host}` : `http.socket ${socket}`;
+  const isTlsLocal = https === undefined || isLoopbackHost(https.host);
+  const isLocal = socket === undefined && isLoopbackHost(host);
+  if (chosen || (isLocal && isTlsLocal)) return;
+  const plain = socket === undefined ? `http.host ${host}` : `http.socket ${socket}`;
+  const place = isLocal ? `http.https.host ${https?.host}` : plain;
   throw startError(
     `${place} can be reached from other machines, but no account was chosen: ` +
       'add one to http.accounts, or set POSTERN_ADMIN_PASSWORD, or listen on http.host 127.0.0.1.',

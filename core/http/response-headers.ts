@@ -1,7 +1,7 @@
 import koaCompress from 'koa-compress';
 import type { Context, Middleware, Next } from './exchange.js';
 import type { HttpSettings } from './options.js';
-import { hostName } from './request-checks.js';
+import { hostName, isTls } from './request-checks.js';
 
 const pagePolicy = [
   "default-src 'none'",
@@ -28,8 +28,8 @@ export function securityHeaders(settings: () => HttpSettings): Middleware {
   return function setSecurityHeaders(ctx: Context, next: Next) {
     // Set directly: Koa would check each value again.
     for (const [name, value] of headers) ctx.res.setHeader(name, value);
-    const { publicUrls } = settings();
-    if (publicUrls.length > 0 && reachedByTls(ctx, publicUrls))
+    const { publicUrls, https } = settings();
+    if ((publicUrls.length > 0 || https !== undefined) && reachedByTls(ctx, publicUrls))
       ctx.set('Strict-Transport-Security', `max-age=${yearSeconds}`);
     return next();
   };
@@ -45,8 +45,9 @@ const headers = Object.entries({
   'Cache-Control': 'no-store',
 });
 
-/** The listener itself has no TLS: this is used when a proxy offers the host under https. */
+/** On the HTTPS listener, or where a proxy offers the host under https. */
 function reachedByTls(ctx: Context, publicUrls: readonly string[]): boolean {
+  if (isTls(ctx.req.socket)) return true;
   const name = hostName(ctx.req.headers.host ?? '');
   return publicUrls.some((url) => url.startsWith('https:') && hostName(new URL(url).host) === name);
 }

@@ -16,55 +16,72 @@ export interface TlsMaterial {
 /** TLS settings of a listener. */
 interface TlsSettings {
   readonly name: string;
+  /** Begins the sentence of a start error; default the SMTP listener of that name. */
+  readonly who?: string;
   readonly tls: 'none' | 'starttls' | 'implicit';
   /** Paths of PEM files, or their text. */
   readonly key?: string | undefined;
   readonly cert?: string | undefined;
 }
 
+/** Whether the listener uses the certificate of the server. */
+export const usesServerCertificate = ({ tls, key, cert }: Omit<TlsSettings, 'name' | 'who'>): boolean =>
+  tls !== 'none' && key === undefined && cert === undefined;
+
 /**
- * Reads key and certificate of a listener; undefined without TLS. Throws a start error when one is missing, unreadable
- * or no PEM, or when they do not match: there is no fallback.
+ * Reads key and certificate of a listener; undefined without TLS. Throws a start error when one is unreadable or
+ * no PEM, or when they do not match: there is no fallback.
  *
  * @param folder base of relative paths
+ * @param ofServer for a listener that names neither key nor cert
  */
-export function readTlsMaterial(listener: TlsSettings, folder: string): TlsMaterial | undefined {
-  const { name, tls } = listener;
+export function readTlsMaterial(
+  listener: TlsSettings,
+  folder: string,
+  ofServer?: TlsMaterial,
+): TlsMaterial | undefined {
+  const { name, tls, who = `SMTP listener ${name}` } = listener;
   if (tls === 'none') return undefined;
-  if (listener.key === undefined || listener.cert === undefined) {
-    throw startError(`SMTP listener ${name}: tls "${tls}" needs key and cert; name a PEM file for each.`);
+  if (usesServerCertificate(listener)) return ofServer;
+  return readPair(listener, who, folder);
+}
+
+/** Reads a pair that must be there; `who` begins the sentence of the start error. */
+export function readPair({ key, cert }: Pick<TlsSettings, 'key' | 'cert'>, who: string, folder: string): TlsMaterial {
+  if (key === undefined || cert === undefined) {
+    throw startError(`${who}: key and cert belong together; name a PEM file for each, or for none.`);
   }
-  const key = readPem(listener.key, 'key', name, folder);
-  const cert = readPem(listener.cert, 'cert', name, folder);
-  const { validFrom, validTo } = checkPair(key, cert, name);
+  return tlsMaterial(readPem(key, 'key', who, folder), readPem(cert, 'cert', who, folder), who);
+}
+
+/** Checks that the PEM texts belong together. Throws a start error. */
+export function tlsMaterial(key: string, cert: string, who: string): TlsMaterial {
+  const { validFrom, validTo } = checkPair(key, cert, who);
   return { key, cert, validFrom: Date.parse(validFrom), validTo: Date.parse(validTo) };
 }
 
 /** True for the text of a key or certificate, false for a path. */
 export const isPem = (given: string): boolean => given.includes('-----BEGIN ');
 
-function readPem(given: string, part: 'key' | 'cert', name: string, folder: string): string {
+function readPem(given: string, part: 'key' | 'cert', who: string, folder: string): string {
   if (isPem(given)) return given;
   const path = resolve(folder, given);
   try {
     const text = readFileSync(path, 'utf8');
     if (isPem(text)) return text;
   } catch (cause) {
-    throw startError(`SMTP listener ${name}: the ${part} file ${path} cannot be read.`, cause);
+    throw startError(`${who}: the ${part} file ${path} cannot be read.`, cause);
   }
-  throw startError(`SMTP listener ${name}: the ${part} file ${path} is not a PEM file.`);
+  throw startError(`${who}: the ${part} file ${path} is not a PEM file.`);
 }
 
-function checkPair(key: string, cert: string, name: string): X509Certificate {
-  const certificate = attempt(() => new X509Certificate(cert), `SMTP listener ${name}: cert is not a certificate.`);
-  const privateKey = attempt(
-    () => createPrivateKey(key),
-    `SMTP listener ${name}: key is not a private key, or it is encrypted.`,
-  );
+function checkPair(key: string, cert: string, who: string): X509Certificate {
+  const certificate = attempt(() => new X509Certificate(cert), `${who}: cert is not a certificate.`);
+  const privateKey = attempt(() => createPrivateKey(key), `${who}: key is not a private key, or it is encrypted.`);
   if (!certificate.checkPrivateKey(privateKey)) {
-    throw startError(`SMTP listener ${name}: key and cert do not belong together.`);
+    throw startError(`${who}: key and cert do not belong together.`);
   }
-  attempt(() => createSecureContext({ key, cert }), `SMTP listener ${name}: key and cert cannot be used for TLS.`);
+  attempt(() => createSecureContext({ key, cert }), `${who}: key and cert cannot be used for TLS.`);
   return certificate;
 }
 

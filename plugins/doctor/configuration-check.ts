@@ -7,7 +7,7 @@ import { Views } from '../../core/http/views.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { configure, type StartOptions } from '../../core/main.js';
 import type { CommandEnvironment } from '../../core/cli/command.js';
-import { readTlsMaterial } from '../../core/net/tls-material.js';
+import { readPair, readTlsMaterial } from '../../core/net/tls-material.js';
 import { startOrderOf } from '../../core/host/plugin-set.js';
 import { isProblem, isStartError, startError } from '../../core/problem.js';
 
@@ -18,6 +18,7 @@ import { isProblem, isStartError, startError } from '../../core/problem.js';
 export async function checkConfiguration(options: StartOptions, environment: CommandEnvironment): Promise<number> {
   const configuration = await configure(options, environment);
   const { file, plugins, unloaded } = configuration;
+  const { https } = configuration.settings.http;
   const adminPassword = adminPasswordComplaint(environment.env['POSTERN_ADMIN_PASSWORD']);
   const views = new Views({ root: join(packageRoot, 'views'), asset: String, clock: systemClock });
   const complaints = [
@@ -32,6 +33,7 @@ export async function checkConfiguration(options: StartOptions, environment: Com
       // A listener without its certificate stops the start.
       complaintsOf(() => readTlsMaterial(listener, configuration.folder)),
     ),
+    ...complaintsOf(() => (https?.key === undefined ? undefined : readPair(https, 'HTTPS', configuration.folder))),
   ];
   if (complaints.length > 0) throw startError(complaints.join('\n'));
   const names = plugins.map(({ name }) => name).join(', ');

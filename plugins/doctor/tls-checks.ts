@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { advice, fine, skipped, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pluralize } from '../../core/text/format.js';
 import { certificateFacts, type CertificateFacts, isPem, readTlsMaterial } from '../../core/net/tls-material.js';
-import type { ListenerSettings } from '../../core/smtp/server/listener-options.js';
+import { readServerCertificate } from '../../core/net/server-certificate.js';
 import { isStartError } from '../../core/problem.js';
 import type { CoreCheck, DoctorContext } from './doctor-context.js';
 
@@ -14,14 +14,21 @@ const urgentDays = 3;
 
 export const tlsChecks: readonly CoreCheck[] = [{ group: 'TLS', name: 'certificates', run: certificates }];
 
-function certificates({ configuration, clock }: DoctorContext): readonly Finding[] {
-  const listeners = configuration.settings.smtp.listeners.filter(({ tls }) => tls !== 'none');
+type TlsListener = Parameters<typeof readTlsMaterial>[0];
+
+async function certificates({ configuration, clock }: DoctorContext): Promise<readonly Finding[]> {
+  const { https } = configuration.settings.http;
+  const listeners: readonly TlsListener[] = [
+    ...configuration.settings.smtp.listeners.filter(({ tls }) => tls !== 'none'),
+    ...(https === undefined ? [] : [{ ...https, name: 'https', who: 'HTTPS', tls: 'implicit' as const }]),
+  ];
   if (listeners.length === 0) return [skipped('No listener speaks TLS.')];
-  const { folder, hostname } = configuration;
+  const { folder, hostname, data } = configuration;
+  const ofServer = await readServerCertificate(data);
   return listeners.flatMap((listener) => {
     try {
-      const material = readTlsMaterial(listener, folder);
-      if (material === undefined) return [];
+      const material = readTlsMaterial(listener, folder, ofServer);
+      if (material === undefined) return [selfSigned(listener)];
       const facts = certificateFacts(material.cert);
       return [
         validity(listener, facts, clock.now()),
@@ -37,7 +44,14 @@ function certificates({ configuration, clock }: DoctorContext): readonly Finding
   });
 }
 
-function validity({ name }: ListenerSettings, { from, to }: CertificateFacts, now: number): Finding {
+function selfSigned({ name }: TlsListener): Finding {
+  return advice(
+    `The listener ${name} uses a certificate that the server has signed itself: clients that look at it refuse it.`,
+    'Set plugins.acme.names to get one, or name key and cert. See docs/tls.md.',
+  );
+}
+
+function validity({ name }: TlsListener, { from, to }: CertificateFacts, now: number): Finding {
   const until = new Date(to).toISOString().slice(0, 10);
   const todo = 'Renew it; what renews it by itself may have stopped. Then reload the server.';
   if (now < from)
@@ -52,7 +66,7 @@ function validity({ name }: ListenerSettings, { from, to }: CertificateFacts, no
   return days < soonDays ? advice(is, todo) : fine(`The certificate of the listener ${name} is valid until ${until}.`);
 }
 
-function names({ name }: ListenerSettings, facts: CertificateFacts, hostname: string): Finding {
+function names({ name }: TlsListener, facts: CertificateFacts, hostname: string): Finding {
   if (facts.covers(hostname)) return fine(`The certificate of the listener ${name} is for ${hostname}.`);
   const list = facts.names.slice(0, 5).join(', ') || 'no name';
   return advice(
@@ -61,7 +75,7 @@ function names({ name }: ListenerSettings, facts: CertificateFacts, hostname: st
   );
 }
 
-function chain({ name }: ListenerSettings, { chain }: CertificateFacts): Finding {
+function chain({ name }: TlsListener, { chain }: CertificateFacts): Finding {
   if (chain === 'self-signed') {
     const is = `The certificate of the listener ${name} is self-signed: clients that look at it refuse it.`;
     return advice(is, 'Mail between servers works with it; for users get one of a public authority.');
@@ -75,14 +89,14 @@ function chain({ name }: ListenerSettings, { chain }: CertificateFacts): Finding
   return trouble(is, 'Put the certificate of the server first in cert, then each of its issuers (fullchain.pem).');
 }
 
-function strength({ name }: ListenerSettings, { rsaBits }: CertificateFacts): readonly Finding[] {
+function strength({ name }: TlsListener, { rsaBits }: CertificateFacts): readonly Finding[] {
   if (rsaBits === undefined || rsaBits >= 2048) return [];
   return [
     advice(`The key of the listener ${name} has ${rsaBits} bits only.`, 'Make one of 2048 bits or more, or P-256.'),
   ];
 }
 
-function keyFile({ name, key }: ListenerSettings, folder: string): readonly Finding[] {
+function keyFile({ name, key }: TlsListener, folder: string): readonly Finding[] {
   if (key === undefined || isPem(key)) return [];
   const path = resolve(folder, key);
   const { mode } = statSync(path);

@@ -1,6 +1,5 @@
-import { createPrivateKey } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { chmod, link, mkdir, readFile, unlink } from 'node:fs/promises';
+import { link, unlink } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { writeDurable } from '../../core/disk/atomic.js';
@@ -9,7 +8,6 @@ import { nodeFiles } from '../../core/disk/file-layer.js';
 import { syncFolder } from '../../core/disk/folder.js';
 import { uniqueId } from '../../core/disk/id.js';
 import { packageRoot } from '../../core/host/installation.js';
-import { selfSigned } from '../../core/net/self-signed.js';
 
 /**
  * Writes a file that is not there yet; it appears whole or not at all. False when it was there: then nothing is changed.
@@ -34,30 +32,6 @@ export async function writeNew(path: string, text: () => string | Promise<string
   return true;
 }
 
-const certificateDays = 3650;
-
-/**
- * A key and a self-signed certificate, so that TLS works before an authority has signed one. A key without certificate, as a
- * kill leaves it, gets its certificate.
- *
- * @returns names relative to `folder`, and whether they were written
- */
-export async function makeCertificate(folder: string, hostname: string) {
-  const [key, cert] = [join('tls', 'key.pem'), join('tls', 'cert.pem')];
-  await mkdir(join(folder, 'tls'), { recursive: true });
-  await chmod(join(folder, 'tls'), 0o700);
-  const keyWritten = await writeNew(join(folder, key), () => selfSigned(hostname).key, 0o600);
-  const certText = async () => {
-    const privateKey = createPrivateKey(await readFile(join(folder, key), 'utf8'));
-    return selfSigned(hostname, { privateKey, validDays: certificateDays }).cert;
-  };
-  const certWritten = await writeNew(join(folder, cert), certText, 0o644);
-  return [
-    { path: key, written: keyWritten },
-    { path: cert, written: certWritten },
-  ] as const;
-}
-
 export interface FirstSettings {
   readonly domain: string;
   readonly hostname: string;
@@ -73,13 +47,6 @@ const dataFolderOf = (folder: string): string => (folder === systemFolder ? '/va
 
 /** Text of the first `postern.json5`, with a comment at every setting. */
 export function configurationText({ domain, hostname, folder, keys }: FirstSettings): string {
-  const tls = (indent: string) =>
-    [
-      '// Self-signed to begin with. Put the files of an authority in their place, then: postern reload',
-      `tls: 'starttls',`,
-      `key: 'tls/key.pem',`,
-      `cert: 'tls/cert.pem',`,
-    ].join(`\n${indent}`);
   const signing = keys.map(({ selector, key }) => `          { selector: '${selector}', key: '${key}' },`).join('\n');
   return `// The mail server of ${domain}. docs/configuration.md has every key; postern config check finds mistakes.
 {
@@ -99,20 +66,21 @@ export function configurationText({ domain, hostname, folder, keys }: FirstSetti
   http: { host: '127.0.0.1', port: 8080 },
 
   smtp: {
+    // TLS is self-signed until plugins.acme has a certificate, or a listener has key and cert.
     listeners: [
       {
         // Mail from other servers. Without IPv4, say '::'.
         mode: 'mx',
         host: '0.0.0.0',
         port: 25,
-        ${tls('        ')}
+        tls: 'starttls',
       },
       {
         // Mail of your users, who sign in under TLS.
         mode: 'submission',
         host: '0.0.0.0',
         port: 587,
-        ${tls('        ')}
+        tls: 'starttls',
       },
     ],
   },
@@ -126,6 +94,8 @@ ${signing}
         ],
       },
     },
+    // A certificate from Let's Encrypt, once port 80 of this name reaches the pages: docs/tls.md.
+    // acme: { names: ['${hostname}'], termsAgreed: true },
   },
 }
 `;

@@ -8,7 +8,7 @@ import { configure } from '../../core/main.js';
 import { parseDomain } from '../../core/mime/address.js';
 import { usageError } from '../../core/problem.js';
 import { makeKeys } from './dkim-keys.js';
-import { configurationText, makeCertificate, systemFolder, unitText, writeNew } from './first-files.js';
+import { configurationText, systemFolder, unitText, writeNew } from './first-files.js';
 import { type ZoneCall, zonesOf, zonesText } from './zone.js';
 
 export interface InitCall {
@@ -71,14 +71,12 @@ async function writeFirstFiles(folder: string, domain: string, hostname: string)
   try {
     await mkdir(folder, { recursive: true });
     const keys = await makeKeys(folder, domain, 1);
-    const certificate = await makeCertificate(folder, hostname);
     const write = async (path: string, text: () => string, mode: number): Promise<FirstFile> => ({
       path,
       written: await writeNew(join(folder, path), text, mode),
     });
     return [
       ...keys.map(({ key, written }) => ({ path: key, written })),
-      ...certificate,
       await write('postern.service', () => unitText(folder), 0o644),
       await write('postern.json5', () => configurationText({ domain, hostname, folder, keys }), 0o640),
     ];

@@ -11,7 +11,7 @@ import { type OpenedLog, openLog } from '../../core/log/log.js';
 import type { Plugin } from '../../core/plugin.js';
 import { availablePlugins } from '../../core/host/plugin-set.js';
 import { isStartError, startError, type StartError } from '../../core/problem.js';
-import { selfSigned, type KeyPair } from '../../core/net/self-signed.js';
+import { selfSigned, type KeyPair } from './certificate.js';
 import type { FakeClock } from './fake-clock.js';
 import type { HookRecord } from './hook-record.js';
 

@@ -1,1 +1,1 @@
-export { selfSigned, type KeyPair } from '../../core/net/self-signed.js';
+export { selfSigned, type KeyPair } from '../kit/certificate.js';

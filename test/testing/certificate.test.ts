@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { test } from 'node:test';
 import { createSecureContext } from 'node:tls';
-import { selfSigned } from '../../core/net/self-signed.js';
+import { selfSigned } from '../kit/certificate.js';
 
 test('a certificate can be used whatever the length of its name', () => {
   for (let length = 1; length <= 60; length += 1) {

@@ -1,3 +1,4 @@
+import { isTls } from '../request-checks.js';
 import { randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Clock } from '../../clock.js';
@@ -25,7 +26,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
       started: clock.monotonic(),
       remoteAddress,
       isLocal: isLoopback(remoteAddress) && !isForwarded,
-      isSecure: protocol === 'https' && trustedProxies().has(peer),
+      isSecure: isTls(ctx.req.socket) || (protocol === 'https' && trustedProxies().has(peer)),
       account: null,
       session: undefined,
       route: undefined,

@@ -1,9 +1,17 @@
+import { constants } from 'node:crypto';
 import { createServer, STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import {
+  createServer as createTlsServer,
+  type Server as TlsServer,
+  type ServerOptions as TlsServerOptions,
+} from 'node:https';
+import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { SecureContext, TLSSocket } from 'node:tls';
 import { clientKey } from '../../net/ip-address.js';
 import type { Log } from '../../log/log.js';
 import { connectionShares } from '../../net/process-limits.js';
+import type { TlsMaterial } from '../../net/tls-material.js';
 import { startError } from '../../problem.js';
 import type { HttpLimits } from '../options.js';
 
@@ -26,11 +34,26 @@ export interface HttpServerOptions {
   /** Clients without a limit of connections, such as reverse proxies. */
   readonly isExempt: (address: string) => boolean;
   readonly log: Log;
+  /** For the HTTPS listener; none if absent. */
+  readonly tls?: HttpsInput | undefined;
 }
+
+export interface HttpsInput {
+  readonly place: { readonly host: string; readonly port: number };
+  readonly material: TlsMaterial;
+  /** Certificate that answers a TLS-ALPN-01 challenge for the name (RFC 8737 §3). */
+  readonly challengeFor: (name: string) => SecureContext | undefined;
+}
+
+/** ALPN protocol of TLS-ALPN-01 challenges (RFC 8737 §3). */
+const challengeProtocol = 'acme-tls/1';
+const handshakeMs = 15_000;
 
 /** The listening side: time limits, connection limits, responses to invalid HTTP. */
 export class HttpServer {
   readonly #server: Server;
+  readonly #secure: TlsServer | undefined;
+  readonly #tlsPlace: HttpsInput['place'] | undefined;
   readonly #log: Log;
   readonly #isExempt: (address: string) => boolean;
   readonly #perClient = new Map<string, number>();
@@ -39,7 +62,7 @@ export class HttpServer {
   #connections = 0;
   #requests = 0;
 
-  constructor({ listener, limits, isExempt, log }: HttpServerOptions) {
+  constructor({ listener, limits, isExempt, log, tls }: HttpServerOptions) {
     this.#log = log;
     this.#limits = limits;
     this.#isExempt = isExempt;
@@ -52,19 +75,27 @@ export class HttpServer {
     };
     const options = { maxHeaderSize: limits.headerBytes, connectionsCheckingInterval: 1000, requireHostHeader: true };
     this.#server = createServer(options, handle);
-    this.#server.on('checkContinue', handle);
-    this.#server.on('clientError', answerBrokenRequest);
-    this.#server.on('connection', (socket: Socket) => this.#admit(socket));
-    this.#server.on('timeout', destroyUnlessWorking);
+    this.#tlsPlace = tls?.place;
+    this.#secure = tls && secureServer(tls, { ...options, handshakeTimeout: handshakeMs }, handle);
+    for (const server of this.#servers) {
+      server.on('checkContinue', handle);
+      server.on('clientError', answerBrokenRequest);
+      server.on('connection', (socket: Socket) => this.#admit(socket, server === this.#secure));
+      server.on('timeout', destroyUnlessWorking);
+    }
     this.limit(limits);
   }
 
   /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */
-  #admit(socket: Socket): void {
+  #admit(socket: Socket, isHandshake: boolean): void {
     const key = clientKey(socket.remoteAddress ?? '');
     const ofClient = this.#perClient.get(key) ?? 0;
     const isReserved = this.#connections >= Math.min(this.#limits.maxConnections, shares.http);
     const limit = isReserved ? 2 : this.#limits.connectionsPerClient;
+    if (isReserved && isHandshake) {
+      socket.destroy();
+      return;
+    }
     if (ofClient >= limit && !this.#isExempt(socket.remoteAddress ?? '')) {
       socket.destroy();
       return;
@@ -91,27 +122,50 @@ export class HttpServer {
   /** Applies new limits; open connections keep theirs. */
   limit(limits: HttpLimits): void {
     this.#limits = limits;
-    this.#server.headersTimeout = Math.min(limits.headersSeconds, limits.requestSeconds) * 1000;
-    this.#server.requestTimeout = limits.requestSeconds * 1000;
-    this.#server.keepAliveTimeout = limits.keepAliveSeconds * 1000;
-    // A client that does not read its response is cut off like one that does not finish its request.
-    this.#server.timeout = limits.requestSeconds * 1000;
-    this.#server.maxConnections = Math.min(limits.maxConnections, shares.http) + reservedConnections;
-    this.#server.maxRequestsPerSocket = 10_000;
+    for (const server of this.#servers) {
+      server.headersTimeout = Math.min(limits.headersSeconds, limits.requestSeconds) * 1000;
+      server.requestTimeout = limits.requestSeconds * 1000;
+      server.keepAliveTimeout = limits.keepAliveSeconds * 1000;
+      // A client that does not read its response is cut off like one that does not finish its request.
+      server.timeout = limits.requestSeconds * 1000;
+      server.maxConnections = Math.min(limits.maxConnections, shares.http) + reservedConnections;
+      server.maxRequestsPerSocket = 10_000;
+    }
   }
 
+  get #servers(): readonly (Server | TlsServer)[] {
+    return this.#secure === undefined ? [this.#server] : [this.#server, this.#secure];
+  }
+
+  /** New connections use this certificate. */
+  renew({ key, cert }: TlsMaterial): void {
+    this.#secure?.setSecureContext({ key, cert, ...secureOptions });
+  }
+
+  /** Opens the plain listener, then the one with TLS. Throws a start error. */
   async listen(place: HttpPlace): Promise<void> {
     const server = this.#server;
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', (cause: NodeJS.ErrnoException) => reject(cannotListen(place, cause)));
-      const { fd, host, port } = { fd: undefined, host: '', port: undefined, ...place };
-      server.listen(fd === undefined ? { host: host.replace(/^\[|\]$/g, ''), port } : { fd }, resolve);
-    });
+    await this.#open(server, place);
     // A Unix socket has no address.
     if ('socket' in place && typeof (server.address() ?? '') === 'string') {
       server.close();
       throw startError(`HTTP cannot take the socket ${place.socket}: it is no TCP socket.`);
     }
+    if (this.#secure === undefined || this.#tlsPlace === undefined) return;
+    try {
+      await this.#open(this.#secure, this.#tlsPlace);
+    } catch (error) {
+      server.close();
+      throw error;
+    }
+  }
+
+  async #open(server: NetServer, place: HttpPlace): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', (cause: NodeJS.ErrnoException) => reject(cannotListen(place, cause)));
+      const { fd, host, port } = { fd: undefined, host: '', port: undefined, ...place };
+      server.listen(fd === undefined ? { host: host.replace(/^\[|\]$/g, ''), port } : { fd }, resolve);
+    });
     server.removeAllListeners('error');
     server.on('error', (error) => this.#log.error({ err: error }, 'the HTTP listener failed'));
   }
@@ -121,20 +175,58 @@ export class HttpServer {
   }
 
   address(): { readonly host: string; readonly port: number } {
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('the HTTP server is not listening');
-    return { host: address.address, port: address.port };
+    return addressOf(this.#server);
+  }
+
+  /** Of the HTTPS listener; undefined without one. */
+  tlsAddress(): { readonly host: string; readonly port: number } | undefined {
+    return this.#secure?.listening === true ? addressOf(this.#secure) : undefined;
   }
 
   /** Stops accepting, lets running requests finish for that long, then closes the rest. */
   async close(graceMs: number): Promise<void> {
-    if (!this.#server.listening) return;
-    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
-    this.#server.closeIdleConnections();
-    const timer = setTimeout(() => this.#server.closeAllConnections(), graceMs);
-    await closed;
+    const open = this.#servers.filter(({ listening }) => listening);
+    const closed = open.map((server) => new Promise<void>((resolve) => server.close(() => resolve())));
+    for (const server of open) server.closeIdleConnections();
+    const timer = setTimeout(() => open.forEach((server) => server.closeAllConnections()), graceMs);
+    await Promise.all(closed);
     clearTimeout(timer);
   }
+}
+
+function addressOf(server: NetServer): { readonly host: string; readonly port: number } {
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('the HTTP server is not listening');
+  return { host: address.address, port: address.port };
+}
+
+/** TLS 1.2 or newer, and no renegotiation, which costs the server work on demand of the client. */
+const secureOptions = { minVersion: 'TLSv1.2', secureOptions: constants.SSL_OP_NO_RENEGOTIATION } as const;
+
+/** Answers TLS-ALPN-01 challenges itself; no application data follows one (RFC 8737 §3). */
+function secureServer(
+  { material, challengeFor }: HttpsInput,
+  options: TlsServerOptions,
+  handle: RequestListener,
+): TlsServer {
+  const { key, cert } = material;
+  const ALPNCallback = function (this: TLSSocket, { servername, protocols }: AlpnOffer): string | undefined {
+    if (!protocols.includes(challengeProtocol)) return protocols.find((one) => one === 'http/1.1');
+    const context = challengeFor(servername);
+    if (context === undefined) return undefined;
+    this.setKeyCert(context);
+    return challengeProtocol;
+  };
+  const server = createTlsServer({ ...options, ...secureOptions, key, cert, ALPNCallback }, handle);
+  server.prependListener('secureConnection', (socket) => {
+    if (socket.alpnProtocol === challengeProtocol) socket.end();
+  });
+  return server;
+}
+
+interface AlpnOffer {
+  readonly servername: string;
+  readonly protocols: readonly string[];
 }
 
 function cannotListen(place: HttpPlace, cause: NodeJS.ErrnoException) {

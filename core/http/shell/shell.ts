@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import Koa from 'koa';
 import type { Clock } from '../../clock.js';
 import { InheritedSockets } from '../../net/inherited-sockets.js';
+import type { ServerCertificate } from '../../net/server-certificate.js';
+import { readPair, type TlsMaterial } from '../../net/tls-material.js';
 import type { SignInHistory } from '../../contracts/sign-in-history.js';
 import type { Log } from '../../log/log.js';
 import type { PluginContext } from '../../plugin.js';
@@ -14,7 +16,14 @@ import type { Accounts } from '../accounts.js';
 import { Assets } from './assets.js';
 import { AuditFile, auditTrail, type AuditSink } from './audit.js';
 import { compression, securityHeaders } from '../response-headers.js';
-import { crossSiteCheck, hostCheck, isLoopback, requireAccountForRemoteBind, targetCheck } from '../request-checks.js';
+import {
+  crossSiteCheck,
+  hostCheck,
+  httpsRedirect,
+  isLoopback,
+  requireAccountForRemoteBind,
+  targetCheck,
+} from '../request-checks.js';
 import { declaredGate, describeRoute, docsEndpoints, openApiDocument } from './openapi.js';
 import type { AnyEndpoint, Method } from '../endpoint.js';
 import type { Account } from '../../contracts/accounts.js';
@@ -29,7 +38,7 @@ import { confirmation, handler } from './handler.js';
 import { bodyParser, bodyValidator, inputReader, negotiation } from '../input.js';
 import { RefusedForms } from './refused-form.js';
 import { Routing } from './routing.js';
-import { HttpServer, type HttpPlace } from './server.js';
+import { HttpServer, type HttpPlace, type HttpsInput } from './server.js';
 import { Sessions } from '../sessions.js';
 import { offerSignIn, signInEndpoints } from './sign-in.js';
 import { Uploads } from '../body.js';
@@ -53,6 +62,10 @@ export interface ShellInput {
   readonly sockets?: InheritedSockets;
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
+  /** For the HTTPS listener without key and cert; needed with `https` of the settings. */
+  readonly certificate?: ServerCertificate;
+  /** Base of relative paths of key and cert; default the working folder. */
+  readonly folder?: string;
   /** Learns of attempts to sign in. */
   readonly signIns?: Pick<SignInHistory, 'record' | 'addNames'>;
   /** A missing value in a view is an error; for tests. */
@@ -82,13 +95,17 @@ export interface HttpShell {
   /** In the background after the start; until then assets are sent uncompressed. */
   compressAssets(): void;
   address(): { readonly host: string; readonly port: number };
-  /** Connections and requests, for health. */
+  /** Of the HTTPS listener; undefined without one. */
+  tlsAddress(): { readonly host: string; readonly port: number } | undefined;
+  /** Connections and requests, and days of the certificate, for health. */
   figures(): Readonly<Record<string, number>>;
   close(graceMs: number): Promise<void>;
   /** Applies new rules, limits and public URLs. Host and port need a restart. */
   reconfigure(settings: HttpSettings, uploadLimit?: number): void;
   callback(): RequestListener;
 }
+
+const dayMs = 86_400_000;
 
 export function createHttpShell(input: ShellInput): HttpShell {
   return new Shell(input);
@@ -112,6 +129,8 @@ class Shell implements HttpShell {
   #settings: HttpSettings;
   #uploadLimit: number;
   #rules: AccessRules;
+  /** Of the HTTPS listener. */
+  #tlsMaterialInForce: TlsMaterial | undefined;
   #trustedProxies: NetworkSet;
   #signIns: AttemptLimiter;
   #clientSignIns: AttemptLimiter;
@@ -176,6 +195,10 @@ class Shell implements HttpShell {
       isExempt: (address) =>
         this.#trustedProxies.has(address) || (this.#settings.limits.exemptLoopback && isLoopback(address)),
       log,
+      tls: this.#tls(),
+    });
+    input.certificate?.watch((material) => {
+      if (this.#settings.https?.cert === undefined) this.#renew(material);
     });
     const describe = () => this.describe();
     this.mount('http', [
@@ -258,8 +281,16 @@ class Shell implements HttpShell {
     return this.#server.address();
   }
 
+  tlsAddress(): { readonly host: string; readonly port: number } | undefined {
+    return this.#server.tlsAddress();
+  }
+
   figures(): Readonly<Record<string, number>> {
-    return this.#server.figures();
+    const { validTo } = this.#tlsMaterialInForce ?? {};
+    return {
+      ...this.#server.figures(),
+      ...(validTo !== undefined && { certificateDays: Math.floor((validTo - this.#input.clock.now()) / dayMs) }),
+    };
   }
 
   async close(graceMs: number): Promise<void> {
@@ -270,6 +301,8 @@ class Shell implements HttpShell {
 
   reconfigure(settings: HttpSettings, uploadLimit = this.#uploadLimit): void {
     const rules = new AccessRules(settings.access);
+    const material = this.#tlsMaterial(settings);
+    if (material !== undefined) this.#renew(material);
     const { loginFailures, loginFailuresPerClient, loginWindowSeconds, credentialSeconds } = this.#settings.limits;
     const { limits } = settings;
     const otherWindow = limits.loginWindowSeconds !== loginWindowSeconds;
@@ -310,6 +343,7 @@ class Shell implements HttpShell {
     app.use(auditTrail(this.#audit, clock, metrics));
     app.use(problemBoundary(pages, log));
     app.use(hostCheck(settings));
+    app.use(httpsRedirect(settings));
     app.use(targetCheck(() => settings().limits.targetBytes));
     app.use(this.#assets.serve);
     app.use(crossSiteCheck(settings));
@@ -335,6 +369,27 @@ class Shell implements HttpShell {
     const { host, port, socket } = this.#settings;
     const { sockets = InheritedSockets.none } = this.#input;
     return socket === undefined ? { host, port } : { socket, fd: sockets.find(socket, 'HTTP') };
+  }
+
+  #tls(): HttpsInput | undefined {
+    const { https } = this.#settings;
+    const material = this.#tlsMaterial(this.#settings);
+    if (https === undefined || material === undefined) return undefined;
+    this.#tlsMaterialInForce = material;
+    return { place: https, material, challengeFor: (name) => this.#input.certificate?.challengeFor(name) };
+  }
+
+  #renew(material: TlsMaterial): void {
+    if (this.#settings.https === undefined) return;
+    this.#tlsMaterialInForce = material;
+    this.#server.renew(material);
+  }
+
+  /** Throws a start error when key and cert cannot be used. */
+  #tlsMaterial({ https }: HttpSettings): TlsMaterial | undefined {
+    const { certificate, folder = '.' } = this.#input;
+    if (https?.key === undefined && https?.cert === undefined) return https && certificate?.material;
+    return readPair(https, 'HTTPS', folder);
   }
 
   #countFailures({ loginWindowSeconds: windowSeconds }: HttpSettings['limits'], limit: number): AttemptLimiter {

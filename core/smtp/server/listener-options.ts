@@ -43,7 +43,9 @@ export const ListenerOptions = z
     tls: z
       .enum(['none', 'starttls', 'implicit'])
       .default('none')
-      .describe('starttls offers TLS, implicit starts with it; both need key and cert.'),
+      .describe(
+        'starttls offers TLS, implicit starts with it; without key and cert, with the certificate of the server.',
+      ),
     key: secret()
       .optional()
       .describe('Private key: a PEM file, or the PEM text itself.')
@@ -90,8 +92,9 @@ export const ListenerOptions = z
     // The address of an inherited socket is unknown here.
     const isPrivate = fd === undefined && socket === undefined && isLoopback(listener.host);
     if (listener.tls !== 'none') {
-      for (const part of ['key', 'cert'] as const) {
-        if (listener[part] === undefined) complain('tls', `${listener.tls} needs ${part}: name a PEM file`);
+      const { key, cert } = listener;
+      if ((key === undefined) !== (cert === undefined)) {
+        complain(key === undefined ? 'key' : 'cert', 'key and cert belong together: name a PEM file for each');
       }
     } else if (listener.mode === 'submission' && !listener.allowPlaintextAuth && !isPrivate) {
       complain(

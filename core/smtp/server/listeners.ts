@@ -8,7 +8,8 @@ import type { Log } from '../../log/log.js';
 import { type Domain, parseDomain } from '../../mime/address.js';
 import { InheritedSockets } from '../../net/inherited-sockets.js';
 import { placeText, sharedPlaces } from '../../net/listening-place.js';
-import { readTlsMaterial, type TlsMaterial } from '../../net/tls-material.js';
+import { readTlsMaterial, type TlsMaterial, usesServerCertificate } from '../../net/tls-material.js';
+import type { ServerCertificate } from '../../net/server-certificate.js';
 import type { PluginContext } from '../../plugin.js';
 import { startError } from '../../problem.js';
 import type { Spool } from '../../spool/spool.js';
@@ -36,6 +37,8 @@ interface SmtpEngineInput {
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
   /** For listeners with an inherited socket. */
   readonly sockets?: InheritedSockets;
+  /** For listeners with TLS that name neither key nor cert. */
+  readonly certificate: ServerCertificate;
   /** Interval of the checks of deadlines, in milliseconds. */
   readonly sweepMs?: number;
 }
@@ -72,7 +75,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const shared = { hostname, spool, pipeline, clock, log };
   const metrics = new EngineMetrics(input.metrics);
   const clients = new ClientLimits(input.settings.limits, clock);
-  const inForce = new ActiveSettings(input.settings, { folder, domains: input.domains ?? [] });
+  const inForce = new ActiveSettings(input.settings, { ...input, folder, domains: input.domains ?? [] });
 
   const make =
     (materialOf: (name: string) => TlsMaterial | undefined) =>
@@ -118,6 +121,8 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     };
   }
 
+  input.certificate.watch((material) => inForce.takeServerCertificate(material, listeners));
+
   return {
     listen: () => listeners.listen(),
     addresses: () => listeners.addresses(),
@@ -147,6 +152,7 @@ interface ListenerSetInput {
   /** None if absent. */
   readonly sockets?: InheritedSockets | undefined;
   readonly health: { check(plugin: string, component: string, check: HealthCheck): () => void };
+  readonly certificate: Pick<ServerCertificate, 'isIssued'>;
 }
 
 const dayMs = 86_400_000;
@@ -341,6 +347,9 @@ class ListenerSet {
     const { validFrom, validTo } = material;
     const left = validTo - this.#input.clock.now();
     const report = { figures: { ...figures, certificateDays: Math.floor(left / dayMs) } };
+    if (usesServerCertificate(entry.listener.settings) && !this.#input.certificate.isIssued) {
+      return { status: 'degraded', why: selfSignedSentence, ...report };
+    }
     if (left >= Math.min(maxNoticeMs, (validTo - validFrom) / 6)) return { status: 'up', ...report };
     const day = new Date(validTo).toISOString().slice(0, 10);
     return {
@@ -350,6 +359,9 @@ class ListenerSet {
     };
   }
 }
+
+const selfSignedSentence =
+  'Its certificate is self-signed, because the server has no other: set up ACME, or name key and cert.';
 
 const tooLateFor = (settings: ListenerSettings): Error =>
   startError(
@@ -423,11 +435,16 @@ interface ReadSettings {
 /** The settings that sessions read for each command, with keys and certificates as read from their files. */
 class ActiveSettings {
   readonly #folder: string;
+  readonly #certificate: ServerCertificate;
   #state: ReadSettings;
 
   /** Throws a start error when a key or certificate cannot be used. */
-  constructor(settings: SmtpSettings, given: { readonly folder: string; readonly domains: readonly string[] }) {
+  constructor(
+    settings: SmtpSettings,
+    given: Pick<SmtpEngineInput, 'certificate'> & { readonly folder: string; readonly domains: readonly string[] },
+  ) {
     this.#folder = given.folder;
+    this.#certificate = given.certificate;
     this.#state = this.#readAll(settings, given.domains);
   }
 
@@ -452,6 +469,14 @@ class ActiveSettings {
     return this.#state.materials.get(listener);
   }
 
+  /** For the listeners that use it. */
+  takeServerCertificate(material: TlsMaterial, listeners: Pick<ListenerSet, 'find'>): void {
+    const names = this.#state.settings.listeners.filter(usesServerCertificate).map(({ name }) => name);
+    const materials = new Map([...this.#state.materials, ...names.map((name) => [name, material] as const)]);
+    this.#state = { ...this.#state, materials };
+    for (const name of names) listeners.find(name)?.renew(material);
+  }
+
   /** TLS listeners whose key or certificate changed. */
   renewed(next: ReadSettings): readonly string[] {
     return [...next.materials.keys()].filter((name) => {
@@ -466,7 +491,9 @@ class ActiveSettings {
       settings,
       domains,
       postmasterDomain: first === undefined ? undefined : parseDomain(first),
-      materials: new Map(settings.listeners.map((one) => [one.name, readTlsMaterial(one, this.#folder)])),
+      materials: new Map(
+        settings.listeners.map((one) => [one.name, readTlsMaterial(one, this.#folder, this.#certificate.material)]),
+      ),
     };
   }
 }

@@ -29,7 +29,10 @@ const corpus: readonly (readonly [text: string, said: RegExp])[] = [
   ],
   ['{ smtp: { listeners: [] } }', /smtp\.listeners: name at least one listener/],
   ['{ smtp: { listeners: [\n{ mode: "imap" }] } }', /:2:3: smtp\.listeners\.0\.mode: /],
-  ['{ smtp: { listeners: [{ tls: "starttls" }] } }', /smtp\.listeners\.0\.tls: starttls needs key/],
+  [
+    '{ smtp: { listeners: [{ tls: "starttls", cert: "cert.pem" }] } }',
+    /smtp\.listeners\.0\.key: key and cert belong together/,
+  ],
   ['{ smtp: { listeners: [{ mode: "submission", host: "0.0.0.0" }] } }', /beyond loopback needs tls/],
   ['{ smtp: { limits: { messageBytes: -1 } } }', /:1:21: smtp\.limits\.messageBytes: .*>=1/],
   ['{ smtp: { relayNetworks: ["::/0"] } }', /open relay/],

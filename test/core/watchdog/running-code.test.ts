@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { followMarks, markOf, pluginAt, runAs, running, type RunningCode } from '../../../core/watchdog/running-code.js';
+import {
+  followMarks,
+  markOf,
+  pluginAt,
+  runAs,
+  running,
+  type RunningCode,
+} from '../../../core/watchdog/running-code.js';
 
 test('code keeps one mark, and followers receive all marks', () => {
   const early = markOf('early', 'timer');

@@ -10,7 +10,7 @@ import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { filesIn, firstFiles } from './setup-run.js';
 
-for (const name of ['dkim', 'dkim/example.org.ed1.pem', 'tls/key.pem', 'postern.service']) {
+for (const name of ['dkim', 'dkim/example.org.ed1.pem', 'postern.service']) {
   test(`a second run of init completes one that was killed when ${name} was there`, async (t) => {
     const cwd = await temporaryFolder(t);
     const command = [join(projectRoot, 'dist', 'core', 'postern.cjs'), 'init', 'example.org'];

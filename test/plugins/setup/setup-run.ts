@@ -18,8 +18,6 @@ export const firstFiles: readonly string[] = [
   'dkim/example.org.rsa1.pem',
   'postern.json5',
   'postern.service',
-  'tls/cert.pem',
-  'tls/key.pem',
 ];
 
 export async function filesIn(folder: string): Promise<readonly string[]> {

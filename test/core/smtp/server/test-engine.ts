@@ -6,6 +6,7 @@ import { openSpool } from '../../../../core/spool/file-spool.js';
 import type { Spool } from '../../../../core/spool/spool.js';
 import { HealthRegistry } from '../../../../core/host/health.js';
 import type { Log } from '../../../../core/log/log.js';
+import { ServerCertificate } from '../../../../core/net/server-certificate.js';
 import { Metrics } from '../../../../core/metrics/metrics.js';
 import type { TransactionPipeline, Decision, DeliveryResult } from '../../../../core/pipeline/transaction-pipeline.js';
 import {
@@ -91,11 +92,13 @@ export class TestEngine {
     const folder = join(await temporaryFolder(test), 'spool');
     await mkdir(folder, { recursive: true });
     const spool = options.spool ?? (await openSpool(folder, { log }));
+    const certificate = await ServerCertificate.open(folder, { hostname: 'mx.test', now: systemClock.now() });
     const make = (engine: TestEngine): SmtpEngine =>
       createSmtpEngine({
         settings: settingsOf(options.settings),
         hostname: 'mx.test',
         domains: ['localhost'],
+        certificate,
         spool,
         pipeline: options.pipeline ?? { snapshot: () => engine.#chain() },
         log,
