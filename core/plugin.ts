@@ -210,6 +210,10 @@ export type { DoctorCheck, DoctorInput, Finding } from './contracts/doctor-check
 export { dns } from './contracts/dns.js';
 export type { Dns, DnsAnswer, DnsRecords, DnsType } from './contracts/dns.js';
 export { mailboxes } from './contracts/mailboxes.js';
+export { messageViewer } from './contracts/message-viewer.js';
+export { queue } from './contracts/mail-queue.js';
+export type { MailQueue, MessageToQueue, QueuedMessage } from './contracts/mail-queue.js';
+export type { Submission, SubmissionService, Submitted } from './contracts/submission.js';
 export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 /** Marks an option as secret: it is never shown. */

@@ -1,4 +1,5 @@
 import type { Address } from '../mime/address.js';
+import { targets } from '../contracts/targets.js';
 import { asciiReplyText, isReplyText, maxReplyText, type Reply } from '../smtp/protocol/replies.js';
 
 /** Stages of a session, in order. */
@@ -42,7 +43,7 @@ export type Verdict = Branded &
     | { readonly kind: 'defer'; readonly code: number; readonly status: string; readonly text: string }
     | { readonly kind: 'discard'; readonly reason: string }
     | { readonly kind: 'hold'; readonly reason: string }
-    | { readonly kind: 'route'; readonly hop: Hop; readonly reply?: Reply }
+    | { readonly kind: 'route'; readonly hop: Hop; readonly reply?: Reply; readonly queued?: boolean }
     | { readonly kind: 'change'; readonly changes: readonly Change[] }
   );
 
@@ -77,12 +78,22 @@ export const discard = (reason: string): Verdict => ({ postern: 'verdict', kind:
  * without one the reply is 4yz.
  */
 export const hold = (reason: string): Verdict => ({ postern: 'verdict', kind: 'hold', reason });
-/** Routes this recipient to `hop`. Stage `rcptTo`. `reply` (2yz) replaces the usual reply. */
-export const route = (hop: Hop, reply?: Reply): Verdict => ({
+/**
+ * Routes this recipient to `hop`. Stage `rcptTo`. `reply` (2yz) replaces the usual reply.
+ *
+ * With `queued` the client gets its 250 once the message is in the queue, which delivers it to the target: it tries
+ * again what the target defers, and returns what it refuses. The queue keeps the `data` of the hop as JSON, at most
+ * 10,000 characters.
+ */
+export const route = (
+  hop: Hop,
+  { reply, queued }: { readonly reply?: Reply; readonly queued?: boolean } = {},
+): Verdict => ({
   postern: 'verdict',
   kind: 'route',
   hop,
   ...(reply !== undefined && { reply }),
+  ...(queued !== undefined && { queued }),
 });
 /** Continue with these changes of the message or its recipients. Stage `message`. */
 export const change = (...changes: readonly Change[]): Verdict => ({ postern: 'verdict', kind: 'change', changes });
@@ -125,7 +136,8 @@ export function checkVerdict(value: unknown, stage: Stage): Verdict | string {
       return typeof value.reason === 'string' ? value : `${value.kind} must give a reason`;
     case 'route':
       if (!isHop(value.hop)) return 'route must name a hop with target and destination';
-      return value.reply === undefined || isYes(value.reply) ? value : 'the reply of a route must be a 2yz';
+      if (value.reply !== undefined && !isYes(value.reply)) return 'the reply of a route must be a 2yz';
+      return value.queued === true ? { ...value, hop: queuedHop(value.hop) } : value;
     case 'change':
       break;
   }
@@ -156,6 +168,9 @@ function isHop(hop: unknown): hop is Hop {
   const { target, destination } = hop as Partial<Hop>;
   return typeof target === 'string' && typeof destination === 'string';
 }
+
+/** The hop of a message that the queue delivers to `hop`. */
+export const queuedHop = (hop: Hop): Hop => ({ target: targets.queue, destination: '', data: { hop } });
 
 /** A 2yz for RCPT; its lines are cleaned when they are sent. */
 function isYes(reply: unknown): boolean {

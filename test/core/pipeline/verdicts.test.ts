@@ -89,8 +89,8 @@ describe('each verdict in each stage', () => {
     ['a defer that is permanent', () => defer(550, '5.0.0', 'No'), everywhere(always)],
     ['a route without a hop', () => ({ postern: 'verdict', kind: 'route' }), everywhere(always)],
     ['a route to a target that is not there', () => route({ target: 'gone', destination: '' }), everywhere(always)],
-    ['a route with a no', () => route(here, { code: 550, status: null, lines: ['No'] }), everywhere(always)],
-    ['a route with no words', () => route(here, { code: 250, status: null, lines: [] }), everywhere(always)],
+    ['a route with a no', () => route(here, { reply: { code: 550, status: null, lines: ['No'] } }), everywhere(always)],
+    ['a route with no words', () => route(here, { reply: { code: 250, status: null, lines: [] } }), everywhere(always)],
     ['an accept without a name', () => accept({ username: '' }), { ...silent, auth: always }],
     [
       'a problem of the peer',
