@@ -3,7 +3,7 @@ import { targets } from '../contracts/targets.js';
 import { asciiReplyText, isReplyText, maxReplyText, type Reply } from '../smtp/protocol/replies.js';
 
 /** Stages of a session, in order. */
-export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver'] as const;
+export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver', 'attempt'] as const;
 export type Stage = (typeof stages)[number];
 
 /**
@@ -27,6 +27,17 @@ export interface AuthenticatedUser {
 export type Change =
   | { readonly change: 'add-header'; readonly name: string; readonly value: string }
   | { readonly change: 'remove-header'; readonly name: string }
+  /**
+   * Replaces the body: `write` is given what follows the empty line after the header, and yields what takes its place.
+   * Header fields that describe it (MIME) are changed beside it. Within the time limit of the hook; at most the
+   * maximum size of a message and a megabyte. Line ends become CRLF.
+   */
+  | {
+      readonly change: 'body';
+      readonly write: (body: AsyncIterable<Buffer>) => AsyncIterable<Uint8Array | string>;
+    }
+  /** Another reverse-path; null for `<>`. */
+  | { readonly change: 'sender'; readonly address: Address | null }
   | { readonly change: 'add-recipient'; readonly address: Address; readonly hop?: Hop }
   | { readonly change: 'remove-recipient'; readonly address: Address };
 
@@ -74,7 +85,7 @@ export const defer = (code: number, status: string, text: string): Verdict => ({
 /** Accept and store nothing; the reason is logged. Stages `rcptTo`, `message` and `deliver`. */
 export const discard = (reason: string): Verdict => ({ postern: 'verdict', kind: 'discard', reason });
 /**
- * Accept and keep the message for an operator. Stages `rcptTo`, `message` and `deliver`. Needs a target named `hold`;
+ * Accept and keep the message for an operator. Stages `rcptTo`, `message`, `deliver` and `attempt`. Needs a target named `hold`;
  * without one the reply is 4yz.
  */
 export const hold = (reason: string): Verdict => ({ postern: 'verdict', kind: 'hold', reason });
@@ -95,7 +106,7 @@ export const route = (
   ...(reply !== undefined && { reply }),
   ...(queued !== undefined && { queued }),
 });
-/** Continue with these changes of the message or its recipients. Stage `message`. */
+/** Continue with these changes of the message, its sender or its recipients, in their order. Stage `message`. */
 export const change = (...changes: readonly Change[]): Verdict => ({ postern: 'verdict', kind: 'change', changes });
 
 function isVerdict(value: unknown): value is Verdict {
@@ -111,7 +122,7 @@ const stagesOf: Readonly<Record<Kind, readonly Stage[]>> = {
   reject: stages,
   defer: stages,
   discard: ['rcptTo', 'message', 'deliver'],
-  hold: ['rcptTo', 'message', 'deliver'],
+  hold: ['rcptTo', 'message', 'deliver', 'attempt'],
   route: ['rcptTo'],
   change: ['message'],
 };
@@ -189,6 +200,10 @@ function isChange(change: unknown): change is Change {
       return isFieldName(given['name']) && isFieldValue(given['value']);
     case 'remove-header':
       return isFieldName(given['name']);
+    case 'body':
+      return typeof given['write'] === 'function';
+    case 'sender':
+      return given['address'] === null || isAddress(given['address']);
     case 'add-recipient':
       return isAddress(given['address']) && (given['hop'] === undefined || isHop(given['hop']));
     case 'remove-recipient':

@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import type { Timers } from '../../core/clock.js';
 import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
@@ -144,8 +145,26 @@ class MemoryQueue implements MailQueue {
     });
   }
 
-  async #attempt({ id, reversePath, address, hop, smtputf8, content, attempts }: Entry): Promise<RecipientOutcome> {
+  async #attempt({
+    id,
+    reversePath,
+    address,
+    hop,
+    smtputf8,
+    content,
+    attempts,
+    queuedAt,
+  }: Entry): Promise<RecipientOutcome | 'held'> {
     const recipient = { address, hop, discarded: false };
+    const about = { id, reversePath, recipients: [address], target: hop.target, destination: `target:${hop.target}` };
+    const open = () => Promise.resolve(Readable.from([content]));
+    const decision = await this.#local.mayAttempt({ ...about, attempts, queuedAt, size: content.length, open });
+    if (decision.outcome === 'refuse') {
+      const { code, status, lines } = decision.reply;
+      const outcome = code < 500 ? 'deferred' : 'refused';
+      return { recipient, outcome, code, status: status ?? '4.0.0', text: lines.join(' ') };
+    }
+    if (decision.outcome === 'pass' && decision.hop !== undefined) return 'held';
     try {
       const [outcome] = await this.#local.deliver({
         id,
@@ -153,9 +172,7 @@ class MemoryQueue implements MailQueue {
         recipients: [{ address, hop }],
         smtputf8,
         fresh: attempts === 0,
-        async *content() {
-          yield content;
-        },
+        content: () => Readable.from([content]),
       });
       if (outcome !== undefined) return outcome;
     } catch {
@@ -164,8 +181,13 @@ class MemoryQueue implements MailQueue {
     return { recipient, outcome: 'deferred', code: 451, status: '4.3.0', text: 'Local error, try again later' };
   }
 
-  #record(entry: Entry, outcome: RecipientOutcome): void {
+  #record(entry: Entry, outcome: RecipientOutcome | 'held'): void {
     const now = this.#context.clock.now();
+    if (outcome === 'held') {
+      entry.state = 'held';
+      this.#tell(entry, 'Held by a rule');
+      return;
+    }
     entry.attempts += 1;
     if (outcome.outcome === 'delivered') entry.state = 'delivered';
     else if (outcome.outcome === 'refused') entry.state = 'bounced';
@@ -237,14 +259,15 @@ class MemoryQueue implements MailQueue {
     });
   }
 
-  async #change(id: string, change: (entry: Entry) => void): Promise<void> {
+  #change(id: string, change: (entry: Entry) => void): Promise<void> {
     const found = this.#entries.filter((entry) => entry.id === id);
-    if (found.length === 0) throw problem('not-found');
+    if (found.length === 0) return Promise.reject(problem('not-found'));
     for (const entry of found) {
       const before = entry.nextAttempt;
       change(entry);
       if (entry.nextAttempt !== before) this.#wait(entry);
     }
+    return Promise.resolve();
   }
 
   #message(id: string): QueuedMessage {

@@ -8,6 +8,7 @@ import type { Service } from '../../core/contracts/service.js';
 import { accept, next, reject, route } from '../../core/pipeline/verdict.js';
 
 import type { DeliveredMail } from './delivered-mail.js';
+import { MemoryMailboxes } from './memory-mailboxes.js';
 import { queueStandIn } from './memory-queue.js';
 
 /** The password of every mail user. */
@@ -59,8 +60,8 @@ function storeStandIn(input: StandInInput): Plugin {
   return definePlugin({
     name: 'store',
     provides: unlessTaken(input, { mailboxes }),
-    setup() {
-      return { mailboxes: { ensure: () => Promise.resolve(), exists: () => Promise.resolve(true) } };
+    setup({ clock }) {
+      return { mailboxes: new MemoryMailboxes(input.delivered, () => clock.now()) };
     },
   });
 }

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, test } from 'node:test';
 import {
   definePlugin,
@@ -357,9 +358,7 @@ const mailFor = (local: string, hop: Hop): MessageToQueue => ({
   reversePath: parseAddress('anna@example.com'),
   recipients: [parseAddress(`${local}@example.org`)],
   hop,
-  async *content() {
-    yield Buffer.from('Subject: Hello\r\n\r\nHello\r\n');
-  },
+  content: () => Readable.from([Buffer.from('Subject: Hello\r\n\r\nHello\r\n')]),
 });
 
 /** Mail for `api@…` goes through the queue to a target that notes what it takes. */

@@ -147,7 +147,8 @@ function readOwned(data: unknown): { readonly hop?: Hop; readonly reply?: Reply 
   return typeof data === 'object' && data !== null ? data : {};
 }
 
-function holdReason(data: unknown): string {
+/** Why a hook holds a message. */
+export function holdReason(data: unknown): string {
   const { reason } = typeof data === 'object' && data !== null ? (data as { reason?: unknown }) : {};
   return typeof reason === 'string' && reason !== '' ? reason.slice(0, 500) : 'Held by a rule';
 }

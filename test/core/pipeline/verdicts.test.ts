@@ -26,6 +26,7 @@ describe('each verdict in each stage', () => {
     rcptTo: '550 5.7.1',
     message: 'pass',
     deliver: 'pass',
+    attempt: 'pass',
   };
   const only =
     (...some: readonly Stage[]) =>
@@ -47,7 +48,7 @@ describe('each verdict in each stage', () => {
     ['reject', () => reject(550, '5.7.1', 'No'), everywhere('550 5.7.1')],
     ['defer', () => defer(450, '4.7.1', 'Later'), everywhere('450 4.7.1')],
     ['discard', () => discard('spam'), only('rcptTo', 'message', 'deliver')('discard')],
-    ['hold', () => hold('odd'), only('rcptTo', 'message', 'deliver')('pass hold')],
+    ['hold', () => hold('odd'), only('rcptTo', 'message', 'deliver', 'attempt')('pass hold')],
     ['route', () => route(here), only('rcptTo')('pass mailbox')],
     ['change', () => change(), only('message')('pass')],
     [
