@@ -291,7 +291,8 @@ function openPipeline(
 ) {
   const faults = new PluginFaults(clock);
   const failed: FaultSink = (plugin, where, error) => faults.record(plugin, where, error);
-  const pipeline = new Pipeline({ log, clock, failed, ...overrides });
+  const messageBytes = () => parts.live.current.settings.smtp.limits.messageBytes;
+  const pipeline = new Pipeline({ log, clock, failed, messageBytes, ...overrides });
   const memory = new SiteMemory(configuration.data, log);
   refuseStartWithoutRequired(configuration, memory);
   const tracker = new PluginTracker({ ...parts, pipeline, memory, faults, log });

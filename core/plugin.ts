@@ -210,6 +210,11 @@ export type { DoctorCheck, DoctorInput, Finding } from './contracts/doctor-check
 export { dns } from './contracts/dns.js';
 export type { Dns, DnsAnswer, DnsRecords, DnsType } from './contracts/dns.js';
 export { mailboxes } from './contracts/mailboxes.js';
+export type { Mailboxes, MailFolder, MessagesPage, StoredMessage } from './contracts/mailboxes.js';
+export { messageViewer } from './contracts/message-viewer.js';
+export { queue } from './contracts/mail-queue.js';
+export type { MailQueue, MessageToQueue, QueuedMessage } from './contracts/mail-queue.js';
+export type { Submission, SubmissionService, Submitted } from './contracts/submission.js';
 export { submission } from './contracts/submission.js';
 export { catalogue, configuration, healthOverview, metricsExposition } from './contracts/server.js';
 /** Marks an option as secret: it is never shown. */
@@ -227,7 +232,7 @@ export type { HealthReport } from './contracts/health.js';
 export type { OwnerCall } from './contracts/server.js';
 export type { Log } from './log/log.js';
 export { parseAddress, type Address } from './mime/address.js';
-export type { Hook, HookOptions, Phase, StageInput } from './pipeline/hook.js';
+export type { Hook, HookOptions, OutgoingAttempt, Phase, StageInput } from './pipeline/hook.js';
 export type { Outcome, WatchedEvent, WatchedEvents, Watcher } from './pipeline/events.js';
 export type { Stage } from './pipeline/verdict.js';
 export type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './pipeline/transaction.js';

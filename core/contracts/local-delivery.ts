@@ -2,6 +2,8 @@ import type { Address } from '../mime/address.js';
 import { service } from './service.js';
 import type { Transaction } from '../pipeline/transaction.js';
 import type { Hop } from '../pipeline/verdict.js';
+import type { OutgoingAttempt } from '../pipeline/hook.js';
+import type { Decision } from '../pipeline/transaction-pipeline.js';
 import type { RecipientOutcome } from '../pipeline/delivery-target.js';
 
 /** A queued message that is delivered to targets of this server now. */
@@ -23,6 +25,8 @@ export interface Parcel {
 export interface LocalDelivery {
   /** One outcome for each recipient, in order. @throws Problem for local faults; then no recipient has it */
   deliver(parcel: Parcel): Promise<readonly RecipientOutcome[]>;
+  /** What hooks say about an attempt that is about to begin. Never rejects. */
+  mayAttempt(attempt: OutgoingAttempt): Decision | Promise<Decision>;
   /** Where the routing hooks send a recipient; undefined when no hook accepts it or one refuses. */
   route(transaction: Transaction, address: Address): Promise<Hop | undefined>;
 }

@@ -52,7 +52,7 @@ export type MessageViewName = (typeof messageViews)[number];
 export interface LooseMessage {
   readonly size: number;
   /** From its first header field to its end. */
-  readonly open: () => Promise<Readable>;
+  readonly open: () => Readable | Promise<Readable>;
 }
 
 export interface LoosePage {

@@ -7,6 +7,8 @@ export const targets = {
   mailbox: 'mailbox',
   /** Sends to other servers, with attempts until it expires. */
   relay: 'relay',
+  /** Keeps mail for another target of this server, and delivers it there with attempts: `route(hop, { queued: true })`. */
+  queue: 'queue',
   /** Takes recipients that another target has deferred, to try them again. */
   retry: 'retry',
   /** Takes recipients that another target has refused after the message was accepted, to tell its sender. */

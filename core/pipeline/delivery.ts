@@ -1,9 +1,10 @@
 import type { Readable } from 'node:stream';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { Log } from '../log/log.js';
-import { scanHeader } from '../mime/header.js';
+import type { Address } from '../mime/address.js';
+import { returnPathLine, scanHeader } from '../mime/header.js';
 import { replies, reply, type Reply, replyToError } from '../smtp/protocol/replies.js';
-import type { HeaderEdit, SpooledMessage } from '../spool/spool.js';
+import type { BodyEdit, HeaderEdit, SpooledMessage } from '../spool/spool.js';
 import { type GroupOutcome, DeliveryCommit, type CommitResult, DeliveryDeadline } from './commit.js';
 import type { Decision, DeliveryResult } from './transaction-pipeline.js';
 import type { RunContext } from './hook-runner.js';
@@ -16,6 +17,8 @@ import type { Change, Hop } from './verdict.js';
 export interface DeliveryContext {
   readonly targets: ReadonlyMap<string, DeliveryTarget>;
   readonly log: Log;
+  /** Maximum bytes of a body that a hook writes. */
+  readonly maxBodyBytes: () => number;
   /** False when no hook looks at the messages of that session. */
   readonly hasHooks: (session: SmtpSession) => boolean;
   readonly decide: <S extends 'message' | 'deliver' | 'rcptTo'>(
@@ -72,21 +75,35 @@ class MessageDelivery {
   async #runHooks(received: EnvelopeDraft): Promise<Content> {
     let draft = received;
     let view = new HookMessage(this.#message);
-    const change = (changes: readonly Change[]): StageInput['message'] => {
-      for (const one of changes) {
-        if (one.change === 'add-header') view = view.withField(one.name, one.value);
-        else if (one.change === 'remove-header') view = view.withoutField(one.name);
-        else draft = draft.changed(one);
+    const isFromOther = () => draft.transaction.reversePath !== this.#transaction.reversePath;
+    const rewrite = async (body?: BodyEdit): Promise<void> => {
+      const returnPath = isFromOther() ? { returnPath: returnPathLine(draft.transaction.reversePath) } : {};
+      this.#message = await this.#message.rewrite({ ...view.edit, ...returnPath, ...(body !== undefined && { body }) });
+      view = new HookMessage(this.#message);
+    };
+    const apply = (one: Change, limitMs: number): Promise<void> | undefined => {
+      if (one.change === 'body') {
+        draft = draft.withBody();
+        return rewrite({ write: one.write, limitMs, maxBytes: this.#context.maxBodyBytes() });
       }
-      return { transaction: draft.transaction, message: view };
+      if (one.change === 'add-header') view = view.withField(one.name, one.value);
+      else if (one.change === 'remove-header') view = view.withoutField(one.name);
+      else if (one.change === 'sender') draft = draft.from(one.address);
+      else draft = draft.changed(one);
+      return undefined;
+    };
+    const now = (): StageInput['message'] => ({ transaction: draft.transaction, message: view });
+    const change = (changes: readonly Change[], limitMs: number) => {
+      const work = changes.reduce<Promise<void> | undefined>(
+        (before, one) => (before === undefined ? apply(one, limitMs) : before.then(() => apply(one, limitMs))),
+        undefined,
+      );
+      return work === undefined ? now() : work.then(now);
     };
     const about = await this.#context.decide('message', { transaction: draft.transaction, message: view }, change);
     const content = this.#followed(about, draft);
     if ('answer' in content) return content;
-    if (view.isEdited) {
-      this.#message = await this.#message.rewrite(view.edit);
-      view = new HookMessage(this.#message);
-    }
+    if (view.isEdited || isFromOther()) await rewrite();
     const routed = await this.#route(content.draft);
     if ('answer' in routed) return routed;
     const input = { transaction: routed.draft.transaction, message: view };
@@ -262,6 +279,17 @@ class EnvelopeDraft {
     }
     const recipient = { address: change.address, hop: change.hop, discarded: false };
     return this.#with([...this.recipients, { recipient, position: undefined }]);
+  }
+
+  /** With another reverse-path. */
+  from(reversePath: Address | null): EnvelopeDraft {
+    const smtputf8 = this.transaction.smtputf8 || reversePath?.international === true;
+    return new EnvelopeDraft({ ...this.transaction, reversePath, smtputf8 }, this.recipients);
+  }
+
+  /** The body is no longer as the client declared it. */
+  withBody(): EnvelopeDraft {
+    return new EnvelopeDraft({ ...this.transaction, body: '8BITMIME' }, this.recipients);
   }
 
   /** Routes every recipient that is not discarded to the target `hold`; its data names their original hops. */

@@ -16,13 +16,14 @@ import {
   type Verdict,
 } from './verdict.js';
 import type { Decision, PlacedHook } from './transaction-pipeline.js';
+import { BodyError } from '../spool/spool.js';
 import type { SmtpSession } from './transaction.js';
 
 export interface RunContext<S extends Stage> {
   readonly log: Log;
   readonly hasTarget: (name: string) => boolean;
   /** Applies changes and returns the input of the hooks that follow. */
-  readonly change?: (changes: readonly Change[], input: StageInput[S]) => StageInput[S];
+  readonly change?: (changes: readonly Change[], limitMs: number) => StageInput[S] | Promise<StageInput[S]>;
   /** Plugins in shadow mode: their verdicts are only recorded. */
   readonly shadowed?: ReadonlySet<string>;
   /** Called with each verdict; hooks observed this way are not counted. */
@@ -70,8 +71,10 @@ export class HookRunner<S extends Stage> {
     for (let hook = this.#next(); hook !== undefined; hook = this.#next()) {
       const asked = hook;
       const verdict = asked.ask(this.#input, this.#context.trace === undefined);
-      if (verdict instanceof Promise) return verdict.then((late) => this.#apply(asked, late) ?? this.run());
+      if (verdict instanceof Promise)
+        return verdict.then(async (late) => (await this.#apply(asked, late)) ?? this.run());
       const decision = this.#apply(asked, verdict);
+      if (decision instanceof Promise) return decision.then((late) => late ?? this.run());
       if (decision !== undefined) return decision;
     }
     return this.#defaultVerdict();
@@ -88,7 +91,7 @@ export class HookRunner<S extends Stage> {
   }
 
   /** The decision of a verdict; undefined to continue with the next hook. */
-  #apply(hook: RegisteredHook<S>, verdict: Verdict): Decision | undefined {
+  #apply(hook: RegisteredHook<S>, verdict: Verdict): Decision | undefined | Promise<Decision | undefined> {
     this.#context.trace?.(hook, verdict);
     this.#context.observe?.({
       plugin: hook.plugin,
@@ -116,10 +119,25 @@ export class HookRunner<S extends Stage> {
       case 'route':
         return this.#route(hook, verdict.hop, verdict.reply);
       case 'change':
-        this.#input = this.#context.change?.(verdict.changes, this.#input) ?? this.#input;
-        break;
+        return this.#change(hook, verdict.changes);
     }
     return undefined;
+  }
+
+  #change(hook: RegisteredHook<S>, changes: readonly Change[]): Promise<Decision | undefined> | undefined {
+    const changed = this.#context.change?.(changes, hook.timeLimitMs);
+    if (!(changed instanceof Promise)) {
+      this.#input = changed ?? this.#input;
+      return undefined;
+    }
+    return changed.then(
+      (input) => void (this.#input = input),
+      (error: unknown) => {
+        if (error instanceof BodyError) return failure(hook, error.message, this.#input, error.cause);
+        this.#context.log.error({ ...this.#subject(hook), err: error }, 'a message could not be changed');
+        return { outcome: 'refuse', reply: replyToError(error) };
+      },
+    );
   }
 
   /** Recorded, not followed. */
@@ -167,20 +185,28 @@ export class HookRunner<S extends Stage> {
   }
 
   #subject(hook: RegisteredHook<S>): Readonly<Record<string, unknown>> {
+    if ('attempt' in this.#input) return { plugin: hook.plugin, stage: this.#stage, uid: this.#input.attempt.id };
     const transaction = 'transaction' in this.#input ? this.#input.transaction.id : undefined;
     return { plugin: hook.plugin, stage: this.#stage, transaction };
   }
 }
 
-const sessionOf = (input: StageInput[Stage]): SmtpSession =>
-  'session' in input ? input.session : input.transaction.session;
+const sessionOf = (input: StageInput[Stage]): Partial<SmtpSession> => {
+  if ('session' in input) return input.session;
+  return 'transaction' in input ? input.transaction.session : {};
+};
 
 function refusal({ code, status, text }: Extract<Verdict, { kind: 'reject' | 'defer' }>, plugin: string): Decision {
   return { outcome: 'refuse', reply: reply(code, status, text), plugin };
 }
 
-function failure<S extends Stage>(hook: RegisteredHook<S>, why: string, input: StageInput[S]): Decision {
-  hook.fail(why, input);
+function failure<S extends Stage>(
+  hook: RegisteredHook<S>,
+  why: string,
+  input: StageInput[S],
+  cause?: unknown,
+): Decision {
+  hook.fail(why, input, cause);
   return { outcome: 'refuse', reply: replies.fault, plugin: hook.plugin };
 }
 
@@ -208,7 +234,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   readonly after?: string | readonly string[];
   readonly signedIn: boolean;
   readonly #stage: S;
-  readonly #timeLimitMs: number;
+  readonly timeLimitMs: number;
   readonly #hook: Hook<S>;
   readonly #log: Log;
   readonly #clock: Clock;
@@ -226,7 +252,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     if (before !== undefined) this.before = before;
     if (after !== undefined) this.after = after;
     this.signedIn = signedIn;
-    this.#timeLimitMs = timeLimitMs;
+    this.timeLimitMs = timeLimitMs;
     this.#hook = hook;
     this.#log = log;
     this.#clock = clock;
@@ -265,7 +291,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
     const { before = [], after = [] } = this;
     const placed = { before: [before].flat(), after: [after].flat() };
     const counts = { calls: this.#calls, failures: this.#failures, shadowed: this.#shadowed };
-    return { stage: this.#stage, phase, plugin, mode, ...placed, timeLimitMs: this.#timeLimitMs, ...counts };
+    return { stage: this.#stage, phase, plugin, mode, ...placed, timeLimitMs: this.timeLimitMs, ...counts };
   }
 
   /** Resolves with the verdict or, after the time limit, with a failure; a later result is only logged. */
@@ -275,8 +301,8 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
       let overrun = false;
       const timer = setTimeout(() => {
         overrun = true;
-        resolve(this.fail(`took longer than ${this.#timeLimitMs} ms`, input));
-      }, this.#timeLimitMs);
+        resolve(this.fail(`took longer than ${this.timeLimitMs} ms`, input));
+      }, this.timeLimitMs);
       const settle = (outcome: Readonly<Record<string, unknown>>, verdict: () => Verdict): void => {
         clearTimeout(timer);
         if (!overrun) return resolve(verdict());
@@ -311,6 +337,7 @@ export class RegisteredHook<S extends Stage> implements PlacedHook {
   #place(input: StageInput[S]): Readonly<Record<string, unknown>> {
     const transaction = 'transaction' in input ? input.transaction : undefined;
     const session = 'session' in input ? input.session : transaction?.session;
+    if ('attempt' in input) return { plugin: this.plugin, stage: this.#stage, uid: input.attempt.id };
     return {
       plugin: this.plugin,
       stage: this.#stage,

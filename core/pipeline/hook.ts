@@ -1,3 +1,4 @@
+import type { Readable } from 'node:stream';
 import type { Address } from '../mime/address.js';
 import type { RecipientDsn } from '../smtp/protocol/parameters.js';
 import type { ReceivedMessage, SmtpSession, Transaction } from './transaction.js';
@@ -18,6 +19,30 @@ export interface StageInput {
   readonly message: { readonly transaction: Transaction; readonly message: ReceivedMessage };
   /** The last stage before delivery; recipients have their hops. */
   readonly deliver: { readonly transaction: Transaction; readonly message: ReceivedMessage };
+  /** Before each delivery of queued mail. A `defer` is tried again as the schedule says, a `reject` is returned. */
+  readonly attempt: { readonly attempt: OutgoingAttempt };
+}
+
+/** A delivery of queued mail that is about to begin. */
+export interface OutgoingAttempt {
+  /** Id of the queue entry. */
+  readonly id: string;
+  /** Null for the null reverse-path. */
+  readonly reversePath: Address | null;
+  /** Those that are tried together. */
+  readonly recipients: readonly Address[];
+  /** `relay` for other servers, else the delivery target of this server. */
+  readonly target: string;
+  /** A domain, `[literal]`, `route:NAME` or `target:NAME`. */
+  readonly destination: string;
+  /** Attempts before this one. */
+  readonly attempts: number;
+  /** Milliseconds since the epoch. */
+  readonly queuedAt: number;
+  /** Bytes. */
+  readonly size: number;
+  /** The message from its first trace header field to its end, before it is signed. */
+  open(): Promise<Readable>;
 }
 
 /** The order within a stage. */

@@ -26,6 +26,8 @@ interface PipelineInput {
   readonly clock: Clock;
   /** Default time limit of a hook, in milliseconds. */
   readonly timeLimitMs?: number;
+  /** Maximum size of a message; no limit if absent. */
+  readonly messageBytes?: () => number;
   /** Called with each failed hook. */
   readonly failed?: (plugin: string, where: string, why: string) => void;
   /** Called with each verdict; for tests. */
@@ -35,9 +37,20 @@ interface PipelineInput {
 /** Default time limit of a hook. */
 const defaultTimeLimitMs = 10_000;
 const maxTimeLimitMs = 600_000;
+/** What a body that a hook writes may have beyond the maximum size of a message: a footer fits. */
+const bodyHeadroom = 2 ** 20;
 
 type Undo = () => void;
-const noHooks: HooksByStage = { connect: [], ehlo: [], auth: [], mailFrom: [], rcptTo: [], message: [], deliver: [] };
+const noHooks: HooksByStage = {
+  connect: [],
+  ehlo: [],
+  auth: [],
+  mailFrom: [],
+  rcptTo: [],
+  message: [],
+  deliver: [],
+  attempt: [],
+};
 const noWatchers: WatchersByEvent = {
   accepted: [],
   rejected: [],
@@ -61,6 +74,7 @@ export class Pipeline {
   readonly #clock: Clock;
   readonly #observe: HookObserver | undefined;
   readonly #failed: PipelineInput['failed'];
+  readonly #maxBodyBytes: () => number;
   /** In the order of registration. */
   #hooks = noHooks;
   /** In the order of execution. */
@@ -74,7 +88,8 @@ export class Pipeline {
   /** Snapshots that a transaction may still use, the current one last. */
   #snapshots: readonly PipelineSnapshot[] = [];
 
-  constructor({ log, clock, timeLimitMs = defaultTimeLimitMs, observe, failed }: PipelineInput) {
+  constructor({ log, clock, timeLimitMs = defaultTimeLimitMs, observe, failed, messageBytes }: PipelineInput) {
+    this.#maxBodyBytes = () => (messageBytes?.() ?? Infinity) + bodyHeadroom;
     this.#failed = failed;
     this.#observe = observe;
     this.#log = log;
@@ -164,6 +179,7 @@ export class Pipeline {
       targets: new Map([...this.#targets].map(([name, { target }]) => [name, target])),
       shadowed: this.#shadowed,
       log: this.#log,
+      maxBodyBytes: this.#maxBodyBytes,
       ...(this.#observe !== undefined && { observe: this.#observe }),
     });
     this.#snapshots = [...this.#snapshots.filter((older) => older.isHeld), snapshot];
@@ -236,6 +252,7 @@ interface SnapshotDeps {
   /** Plugins in shadow mode: their verdicts are only recorded. */
   readonly shadowed: ReadonlySet<string>;
   readonly log: Log;
+  readonly maxBodyBytes: () => number;
   readonly observe?: HookObserver;
 }
 
@@ -249,7 +266,7 @@ export class PipelineSnapshot implements TransactionPipeline {
   readonly #held = new PendingWork();
 
   constructor(deps: SnapshotDeps) {
-    const { hooks, targets, log, shadowed, observe } = deps;
+    const { hooks, targets, log, shadowed, observe, maxBodyBytes } = deps;
     this.#deps = deps;
     const hasTarget = (name: string) => targets.has(name);
     const ofMessages = [...hooks.message, ...hooks.deliver];
@@ -258,6 +275,7 @@ export class PipelineSnapshot implements TransactionPipeline {
     this.#delivery = {
       targets,
       log,
+      maxBodyBytes,
       hasHooks: ({ user }) => ofMessages.some(({ signedIn }) => !signedIn || user !== undefined),
       decide: (stage, input, change) => this.#run(stage, input, change),
       emit: (event, data) => this.emit(event, data),

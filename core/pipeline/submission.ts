@@ -13,6 +13,7 @@ import { type LongLinePolicy, LongLineWatch, withShortLines } from './long-lines
 import type { Spool, SpooledMessage, SpoolWriter } from '../spool/spool.js';
 import type { TransactionPipeline, Decision } from './transaction-pipeline.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
+import type { OutgoingAttempt } from './hook.js';
 import type { Hop } from './verdict.js';
 
 export interface SubmissionInput {
@@ -274,6 +275,10 @@ export class PipelineDelivery implements LocalDelivery {
     } finally {
       await message.release();
     }
+  }
+
+  mayAttempt(attempt: OutgoingAttempt): Decision | Promise<Decision> {
+    return this.#input.pipeline.snapshot().decide('attempt', { attempt });
   }
 
   async route(transaction: Transaction, address: Address): Promise<Hop | undefined> {

@@ -1,8 +1,9 @@
 import type { Address } from '../mime/address.js';
+import { targets } from '../contracts/targets.js';
 import { asciiReplyText, isReplyText, maxReplyText, type Reply } from '../smtp/protocol/replies.js';
 
 /** Stages of a session, in order. */
-export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver'] as const;
+export const stages = ['connect', 'ehlo', 'auth', 'mailFrom', 'rcptTo', 'message', 'deliver', 'attempt'] as const;
 export type Stage = (typeof stages)[number];
 
 /**
@@ -26,6 +27,17 @@ export interface AuthenticatedUser {
 export type Change =
   | { readonly change: 'add-header'; readonly name: string; readonly value: string }
   | { readonly change: 'remove-header'; readonly name: string }
+  /**
+   * Replaces the body: `write` is given what follows the empty line after the header, and yields what takes its place.
+   * Header fields that describe it (MIME) are changed beside it. Within the time limit of the hook; at most the
+   * maximum size of a message and a megabyte. Line ends become CRLF.
+   */
+  | {
+      readonly change: 'body';
+      readonly write: (body: AsyncIterable<Buffer>) => AsyncIterable<Uint8Array | string>;
+    }
+  /** Another reverse-path; null for `<>`. */
+  | { readonly change: 'sender'; readonly address: Address | null }
   | { readonly change: 'add-recipient'; readonly address: Address; readonly hop?: Hop }
   | { readonly change: 'remove-recipient'; readonly address: Address };
 
@@ -42,7 +54,7 @@ export type Verdict = Branded &
     | { readonly kind: 'defer'; readonly code: number; readonly status: string; readonly text: string }
     | { readonly kind: 'discard'; readonly reason: string }
     | { readonly kind: 'hold'; readonly reason: string }
-    | { readonly kind: 'route'; readonly hop: Hop; readonly reply?: Reply }
+    | { readonly kind: 'route'; readonly hop: Hop; readonly reply?: Reply; readonly queued?: boolean }
     | { readonly kind: 'change'; readonly changes: readonly Change[] }
   );
 
@@ -73,18 +85,28 @@ export const defer = (code: number, status: string, text: string): Verdict => ({
 /** Accept and store nothing; the reason is logged. Stages `rcptTo`, `message` and `deliver`. */
 export const discard = (reason: string): Verdict => ({ postern: 'verdict', kind: 'discard', reason });
 /**
- * Accept and keep the message for an operator. Stages `rcptTo`, `message` and `deliver`. Needs a target named `hold`;
+ * Accept and keep the message for an operator. Stages `rcptTo`, `message`, `deliver` and `attempt`. Needs a target named `hold`;
  * without one the reply is 4yz.
  */
 export const hold = (reason: string): Verdict => ({ postern: 'verdict', kind: 'hold', reason });
-/** Routes this recipient to `hop`. Stage `rcptTo`. `reply` (2yz) replaces the usual reply. */
-export const route = (hop: Hop, reply?: Reply): Verdict => ({
+/**
+ * Routes this recipient to `hop`. Stage `rcptTo`. `reply` (2yz) replaces the usual reply.
+ *
+ * With `queued` the client gets its 250 once the message is in the queue, which delivers it to the target: it tries
+ * again what the target defers, and returns what it refuses. The queue keeps the `data` of the hop as JSON, at most
+ * 10,000 characters.
+ */
+export const route = (
+  hop: Hop,
+  { reply, queued }: { readonly reply?: Reply; readonly queued?: boolean } = {},
+): Verdict => ({
   postern: 'verdict',
   kind: 'route',
   hop,
   ...(reply !== undefined && { reply }),
+  ...(queued !== undefined && { queued }),
 });
-/** Continue with these changes of the message or its recipients. Stage `message`. */
+/** Continue with these changes of the message, its sender or its recipients, in their order. Stage `message`. */
 export const change = (...changes: readonly Change[]): Verdict => ({ postern: 'verdict', kind: 'change', changes });
 
 function isVerdict(value: unknown): value is Verdict {
@@ -100,7 +122,7 @@ const stagesOf: Readonly<Record<Kind, readonly Stage[]>> = {
   reject: stages,
   defer: stages,
   discard: ['rcptTo', 'message', 'deliver'],
-  hold: ['rcptTo', 'message', 'deliver'],
+  hold: ['rcptTo', 'message', 'deliver', 'attempt'],
   route: ['rcptTo'],
   change: ['message'],
 };
@@ -125,7 +147,8 @@ export function checkVerdict(value: unknown, stage: Stage): Verdict | string {
       return typeof value.reason === 'string' ? value : `${value.kind} must give a reason`;
     case 'route':
       if (!isHop(value.hop)) return 'route must name a hop with target and destination';
-      return value.reply === undefined || isYes(value.reply) ? value : 'the reply of a route must be a 2yz';
+      if (value.reply !== undefined && !isYes(value.reply)) return 'the reply of a route must be a 2yz';
+      return value.queued === true ? { ...value, hop: queuedHop(value.hop) } : value;
     case 'change':
       break;
   }
@@ -157,6 +180,9 @@ function isHop(hop: unknown): hop is Hop {
   return typeof target === 'string' && typeof destination === 'string';
 }
 
+/** The hop of a message that the queue delivers to `hop`. */
+export const queuedHop = (hop: Hop): Hop => ({ target: targets.queue, destination: '', data: { hop } });
+
 /** A 2yz for RCPT; its lines are cleaned when they are sent. */
 function isYes(reply: unknown): boolean {
   if (typeof reply !== 'object' || reply === null) return false;
@@ -174,6 +200,10 @@ function isChange(change: unknown): change is Change {
       return isFieldName(given['name']) && isFieldValue(given['value']);
     case 'remove-header':
       return isFieldName(given['name']);
+    case 'body':
+      return typeof given['write'] === 'function';
+    case 'sender':
+      return given['address'] === null || isAddress(given['address']);
     case 'add-recipient':
       return isAddress(given['address']) && (given['hop'] === undefined || isHop(given['hop']));
     case 'remove-recipient':

@@ -4,7 +4,15 @@ import { asStorageProblem, isMissing, isNameTaken } from '../disk/fault.js';
 import { problem } from '../problem.js';
 import type { HeadCollector, SpoolContext, SpoolFile } from './spool-file.js';
 import { Placement } from './placement.js';
-import type { HeaderEdit, LoggedMessage, LinkTarget, SpooledMessage, SpoolWriter } from './spool.js';
+import { writeEdited } from './edited.js';
+import {
+  BodyError,
+  type LoggedMessage,
+  type LinkTarget,
+  type MessageEdit,
+  type SpooledMessage,
+  type SpoolWriter,
+} from './spool.js';
 
 /** The trace part of a spooled message. */
 export interface Prologue {
@@ -136,22 +144,19 @@ class FileMessage implements SpooledMessage {
   }
 
   /** When it rejects, this message stays as it was. */
-  async rewrite(edit: HeaderEdit): Promise<SpooledMessage> {
+  async rewrite(edit: MessageEdit): Promise<SpooledMessage> {
     const added = Buffer.from(edit.add.map(fieldLine).join(''));
-    const filter = new HeaderFilter(edit.remove);
-    const writer = await this.#context.create(this.#prologue.returnPath, this.#prologue.trace);
+    const { returnPath = this.#prologue.returnPath } = edit;
+    const writer = await this.#context.create(returnPath, this.#prologue.trace);
     try {
       await writer.write(added);
-      for await (const chunk of this.open(this.messageOffset) as AsyncIterable<Buffer>) {
-        for (const kept of filter.push(chunk)) await writer.write(kept);
-      }
-      await writer.write(filter.end());
+      await writeEdited(this.open(this.messageOffset), writer, edit);
       const rewritten = await writer.finish();
       await this.release();
       return rewritten;
     } catch (error) {
       await writer.discard();
-      throw this.#fault(error);
+      throw error instanceof BodyError ? error : this.#fault(error);
     }
   }
 
@@ -170,61 +175,4 @@ function fieldLine([name, value]: readonly [string, string]): string {
     throw problem('internal', { cause: new TypeError(`header field ${JSON.stringify(name)} would break the message`) });
   }
   return `${name}: ${value}\r\n`;
-}
-
-/** Field names are far shorter: a line without a colon in its first bytes is no field to remove. */
-const nameBytes = 256;
-const lineFeed = 10;
-
-/** Removes header fields from a message that comes in pieces of any size; holds back at most the start of one line. */
-export class HeaderFilter {
-  readonly #remove: ReadonlySet<string>;
-  /** The start of a line that is not decided yet. */
-  #start = Buffer.alloc(0);
-  #inHeader = true;
-  #undecided = true;
-  /** Applies to continuation lines too. */
-  #dropping = false;
-
-  constructor(remove: readonly string[]) {
-    this.#remove = new Set(remove.map((name) => name.toLowerCase()));
-  }
-
-  /** The bytes of the next piece that stay. */
-  push(piece: Buffer): readonly Buffer[] {
-    const kept: Buffer[] = [];
-    let rest = this.#start.length === 0 ? piece : Buffer.concat([this.#start, piece]);
-    this.#start = Buffer.alloc(0);
-    while (rest.length > 0 && this.#inHeader) {
-      if (this.#undecided && !this.#decide(rest)) {
-        this.#start = Buffer.from(rest);
-        return kept;
-      }
-      const feed = rest.indexOf(lineFeed);
-      const end = feed < 0 ? rest.length : feed + 1;
-      if (!this.#dropping) kept.push(rest.subarray(0, end));
-      this.#undecided = feed >= 0;
-      rest = rest.subarray(end);
-    }
-    if (rest.length > 0) kept.push(rest);
-    return kept;
-  }
-
-  /** The bytes held back when the message ends within a field name. */
-  end(): Buffer {
-    return this.#start;
-  }
-
-  /** Decides whether the line at the start of `rest` stays; false when more bytes are needed. */
-  #decide(rest: Buffer): boolean {
-    const first = rest[0];
-    if (first === 0x20 || first === 0x09) return true;
-    const start = rest.subarray(0, nameBytes).toString('latin1');
-    const stop = start.search(/[:\n]/);
-    if (stop < 0 && start.length < nameBytes) return false;
-    const isField = stop >= 0 && start[stop] === ':';
-    this.#dropping = isField && this.#remove.has(start.slice(0, stop).trimEnd().toLowerCase());
-    if (!isField && stop >= 0 && start.slice(0, stop).trim() === '') this.#inHeader = false;
-    return true;
-  }
 }

@@ -68,8 +68,11 @@ export interface SpooledMessage {
   keepInLog?(target: LinkTarget, onLinked: () => void, prefix?: Buffer): Promise<LoggedMessage | undefined>;
   /** Undoes one `link` or `keepInLog`, after a sibling failed. Resolves false when something could not be removed. */
   rollback(targets: readonly LinkTarget[]): Promise<boolean>;
-  /** The same message with header fields added or removed, as a new spooled message; this one is released. */
-  rewrite(edit: HeaderEdit): Promise<SpooledMessage>;
+  /**
+   * The same message, edited, as a new spooled message; this one is released. When it rejects, this one stays as it was:
+   * with a `BodyError` when `body` fails, takes too long or yields too much.
+   */
+  rewrite(edit: MessageEdit): Promise<SpooledMessage>;
   /** Frees memory, descriptor and spool file; linked files stay. */
   release(): Promise<void>;
 }
@@ -78,6 +81,22 @@ export interface HeaderEdit {
   readonly add: readonly (readonly [name: string, value: string])[];
   readonly remove: readonly string[];
 }
+
+export interface MessageEdit extends HeaderEdit {
+  /** The `Return-Path:` line with its CRLF; the same if absent. */
+  readonly returnPath?: Buffer;
+  readonly body?: BodyEdit;
+}
+
+/** Another body, written from the one that is there. */
+export interface BodyEdit {
+  readonly write: (body: AsyncIterable<Buffer>) => AsyncIterable<Uint8Array | string>;
+  readonly maxBytes: number;
+  readonly limitMs: number;
+}
+
+/** The code that writes a new body has failed, not the disk. */
+export class BodyError extends Error {}
 
 /** Receives a message while it arrives; throws problems. After a failed `write` only `discard` is allowed. */
 export interface SpoolWriter {

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import type { DeliveryTarget } from '../../core/pipeline/delivery-target.js';
 import { lifecycle, configuration, type Configuration } from '../../core/contracts/server.js';
 import { localDelivery } from '../../core/contracts/local-delivery.js';
+import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { submission } from '../../core/contracts/submission.js';
@@ -23,6 +24,7 @@ import { openInTime, openRelayQueue } from './queue/open-relay-queue.js';
 import type { OpenedRelayQueue } from './queue/file-relay-queue.js';
 import { defaultLongestPauseMs, type QueueBounds } from './queue/upkeep.js';
 import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
+import { mailQueue } from './delivery/mail-queue.js';
 import { NextHops } from './delivery/next-hops.js';
 import { explainRelay, relayHook, relayTarget, outcomeEvent } from './delivery/relay-hook.js';
 import { queueTargets } from './delivery/relay-target.js';
@@ -56,7 +58,7 @@ export const clientQueue = definePlugin({
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
   uses: { messageViewer },
-  provides: { relayQueue },
+  provides: { relayQueue, queue: queueService },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
   verify: (options, { folder }) => void new OutboundSettings(options, folder),
@@ -116,6 +118,7 @@ export const clientQueue = definePlugin({
     void lifecycle.started.then(() => outbound.start());
     return {
       relayQueue: queue,
+      queue: mailQueue({ queue, submission, rules: () => settings.rules, outbound, clock }),
       reconfigure(changed: ClientQueueSettings) {
         const useResolver = mailFinder.prepare(changed.resolver);
         settings.change(changed);
@@ -157,10 +160,11 @@ type Targets = ReturnType<typeof queueTargets>;
 
 function registerTargets(
   smtp: PluginContext['smtp'],
-  { relay, retry, bounce, hold }: Targets,
+  { relay, queue, retry, bounce, hold }: Targets,
   ofRelay: Pick<DeliveryTarget, 'finder' | 'explain'>,
 ): void {
   smtp.deliverTo(relayTarget, { ...relay, ...ofRelay });
+  smtp.deliverTo(targets.queue, queue);
   smtp.deliverTo(targets.retry, retry);
   smtp.deliverTo(targets.bounce, bounce);
   smtp.deliverTo(targets.hold, hold);

@@ -13,7 +13,7 @@ import { openDraftService } from './drafts/draft-sending.js';
 import { emptyingEndpoints } from './http/emptying-endpoints.js';
 import { folderChangeEndpoints } from './http/folder-endpoints.js';
 import { mailboxCommand } from './mailbox-command.js';
-import { MailboxNames, MailboxProvision, maildirMailboxes } from './maildir/mailboxes.js';
+import { MailboxNames, MailboxProvision } from './maildir/mailboxes.js';
 import { watchMailFolder, watchStoreFolders } from './unknown-files.js';
 import { UniqueNames } from './maildir/maildir-name.js';
 import { MaildirTree, openRoot } from './maildir/maildir.js';
@@ -25,6 +25,7 @@ import { folderHref } from './http/view-model.js';
 import { storeEndpoints } from './http/routes.js';
 import { draftEndpoints } from './http/drafts.js';
 import { selectionEndpoint } from './http/selection.js';
+import { mailboxService } from './messages/mailbox-service.js';
 import { openStoreEditor } from './messages/message-editor.js';
 import { storeMetrics } from './delivery/store-metrics.js';
 import { StoreReader } from './messages/store-reader.js';
@@ -105,7 +106,7 @@ export const store = definePlugin({
     ]);
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
     return {
-      mailboxes: maildirMailboxes(maildirs),
+      mailboxes: mailboxService({ maildirs, reader, editor }),
       mailSearch: new StoreSearch(reader, folderHref),
       messageViewer: new LooseMessageViewer(reader.parser),
     };

@@ -125,6 +125,7 @@ function messageTrace(id: string, records: readonly TraceRecord[]): Trace {
 /** Targets that put mail into the queue, under the id of the message and a suffix. */
 const queued: ReadonlyMap<string, { readonly state: string; readonly suffix: string; readonly tone: Tone }> = new Map([
   [targets.relay, { state: 'queued', suffix: '', tone: 'info' }],
+  [targets.queue, { state: 'queued', suffix: '-queue', tone: 'info' }],
   [targets.retry, { state: 'queued', suffix: '-retry', tone: 'info' }],
   [targets.bounce, { state: 'bounced', suffix: '-bounce', tone: 'bad' }],
   [targets.hold, { state: 'held', suffix: '-hold', tone: 'warn' }],

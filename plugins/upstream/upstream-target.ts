@@ -197,7 +197,7 @@ export async function rcptVerdict(
   const ms = clock.monotonic() - began;
   if (!isClientFailure(said) && said.code < 300) {
     answered('accepted', ms);
-    return route(hop, said);
+    return route(hop, { reply: said });
   }
   const { code, status, text } = refusalOf(said);
   answered(code < 500 ? 'deferred' : 'refused', ms);

@@ -44,7 +44,7 @@ export function answerOf(
 /** The last hook that can have led to such a reply. */
 function deciderOf({ code }: RawReply, said: readonly HookAnswer[]): HookAnswer | undefined {
   const no = said.findLast(({ verdict: { kind } }) => kind === 'reject' || kind === 'defer');
-  if (code >= 400) return no ?? said.findLast(({ verdict: { kind } }) => kind === 'route' || kind === 'hold');
+  if (code >= 400) return no ?? said.findLast(({ verdict: { kind } }) => ['route', 'hold', 'change'].includes(kind));
   return (
     said.findLast(({ verdict: { kind } }) => kind === 'discard' || kind === 'hold') ??
     said.findLast(({ verdict: { kind } }) => kind === 'route' || kind === 'accept')

@@ -58,7 +58,7 @@ export async function drive(plugin: Plugin, options: DriveOptions = {}): Promise
   const plugins = own.map(([one]) => one);
   const given = servicesFor(plugins, services);
   const taken = new Set([...plugins.map(({ name }) => name), ...[...plugins, ...given].flatMap(idsOf)]);
-  const others = standIns({ domains, users: options.users, taken });
+  const others = standIns({ domains, users: options.users, taken, delivered, timers: clock });
   const observer = observing();
   const server = await TestServer.start({
     plugins: [...given, ...others, ...plugins, observer.plugin],
@@ -148,7 +148,7 @@ function observing(): { readonly plugin: Plugin; readonly seen: () => Overviews 
   };
 }
 
-/** Where no plugin delivers by itself. */
+/** Where no plugin delivers by itself; `queue`, `retry`, `bounce` and `hold` where the queue has none. */
 function lendTargets({ app: { pipeline } }: TestServer, delivered: DeliveredMail[]): void {
   for (const name of ['mailbox', 'relay', 'hold', 'retry', 'bounce'] as const) {
     if (pipeline.target(name) === undefined) pipeline.deliverTo('test', name, new MemoryTarget(name, delivered));

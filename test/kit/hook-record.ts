@@ -8,6 +8,7 @@ export class HookRecord {
   #waiting: HookAnswer[] = [];
 
   readonly observe: HookObserver = (answer) => {
+    if ('attempt' in answer.input) return;
     const session = sessionOf(answer);
     if (session.internal !== true && session.dryRun !== true) this.#waiting.push(answer);
   };
@@ -32,8 +33,11 @@ export class HookRecord {
   }
 }
 
-const sessionOf = ({ input }: HookAnswer): SmtpSession =>
-  'transaction' in input ? input.transaction.session : input.session;
+/** Of the stages of a session. */
+function sessionOf({ input }: HookAnswer): SmtpSession {
+  if ('attempt' in input) throw new Error('an attempt has no session');
+  return 'transaction' in input ? input.transaction.session : input.session;
+}
 
 const isOf = (answer: HookAnswer, port: number): boolean => sessionOf(answer).remote.port === port;
 

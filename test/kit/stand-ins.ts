@@ -1,9 +1,15 @@
+import type { Timers } from '../../core/clock.js';
 import { directory, type Directory, type MailUser } from '../../core/contracts/directory.js';
+import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { mailboxes } from '../../core/contracts/mailboxes.js';
 import { type Address, parseAddress } from '../../core/mime/address.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
 import type { Service } from '../../core/contracts/service.js';
 import { accept, next, reject, route } from '../../core/pipeline/verdict.js';
+
+import type { DeliveredMail } from './delivered-mail.js';
+import { MemoryMailboxes } from './memory-mailboxes.js';
+import { queueStandIn } from './memory-queue.js';
 
 /** The password of every mail user. */
 export const userPassword = 'password';
@@ -14,14 +20,19 @@ export interface StandInInput {
   readonly users: readonly string[] | undefined;
   /** Names of plugins and ids of services that the test brings itself. */
   readonly taken: ReadonlySet<string>;
+  /** Where mail is noted that arrives. */
+  readonly delivered: DeliveredMail[];
+  readonly timers: Timers;
 }
 
 /**
- * What stands where the built-in plugins `users` and `store` stand in a server: under their names, so that `before` and
+ * What stands where the built-in plugins `users`, `store` and `client-queue` stand in a server: under their names, so that `before` and
  * `after` mean the same, with the same answers, and with mailboxes in memory.
  */
 export function standIns(input: StandInInput): readonly Plugin[] {
-  return [usersStandIn(input), storeStandIn(input)].filter(({ name }) => !input.taken.has(name));
+  const { taken } = input;
+  const queue = queueStandIn({ ...input, isTaken: taken.has(queueService.id) });
+  return [usersStandIn(input), storeStandIn(input), queue].filter(({ name }) => !input.taken.has(name));
 }
 
 function usersStandIn(input: StandInInput): Plugin {
@@ -34,10 +45,8 @@ function usersStandIn(input: StandInInput): Plugin {
         const user = await known.authenticate(username, password);
         return user === undefined ? next() : accept({ username: user.username });
       });
-      smtp.on('rcptTo', { order: 'route', after: '*' }, ({ address, transaction: { session } }) => {
-        if (!input.domains.includes(address.domain)) {
-          return session.user === undefined ? next() : route({ target: 'relay', destination: address.domain });
-        }
+      smtp.on('rcptTo', { order: 'route', after: '*' }, ({ address }) => {
+        if (!input.domains.includes(address.domain)) return next();
         const user = known.resolve(address);
         if (user === undefined) return refusedUser(address);
         return route({ target: 'mailbox', destination: user.username });
@@ -51,8 +60,8 @@ function storeStandIn(input: StandInInput): Plugin {
   return definePlugin({
     name: 'store',
     provides: unlessTaken(input, { mailboxes }),
-    setup() {
-      return { mailboxes: { ensure: () => Promise.resolve(), exists: () => Promise.resolve(true) } };
+    setup({ clock }) {
+      return { mailboxes: new MemoryMailboxes(input.delivered, () => clock.now()) };
     },
   });
 }

@@ -3,8 +3,23 @@ import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, test } from 'node:test';
-import { definePlugin, directory, problem, reject, next, route, service, z } from '../../core/plugin.js';
+import {
+  definePlugin,
+  directory,
+  problem,
+  reject,
+  next,
+  parseAddress,
+  queue,
+  route,
+  service,
+  z,
+  type Hop,
+  type MailQueue,
+  type MessageToQueue,
+} from '../../core/plugin.js';
 import { drive, type DrivenSite } from '../kit/index.js';
 import { startError } from '../../core/problem.js';
 
@@ -267,7 +282,12 @@ describe('beside the plugin', () => {
         });
       },
     });
-    const site = await drive(picky, { test: t });
+    const statuses: string[] = [];
+    const watching = definePlugin({
+      name: 'watching',
+      setup: ({ smtp }) => smtp.watch('outcome', ({ status, attempts }) => void statuses.push(`${status} ${attempts}`)),
+    });
+    const site = await drive(picky, { test: t, beside: [watching] });
     const to = ['good', 'late', 'bad'].map((local) => `${local}@example.org`);
     const answer = await site.data({ from: 'anna@example.org', user: 'anna@example.org', to });
     assert.equal(answer.code, 250);
@@ -278,5 +298,93 @@ describe('beside the plugin', () => {
         ['retry', 'late@example.org'],
       ]),
     );
+    await site.clock.advance({ minutes: 4 });
+    assert.equal(statuses.length, 0);
+    await site.clock.advance({ minutes: 1 });
+    assert.equal(statuses.join(), 'deferred 1');
+    await site.clock.advance({ days: 6 });
+    assert.match(statuses.at(-1) ?? '', /^expired/);
+  });
+
+  test('a queued route is a 250 at once, and its target gets the mail from the queue until it takes it', async (t) => {
+    let busy = true;
+    const taken: string[] = [];
+    const site = await drive(
+      slowTarget(taken, () => busy),
+      { test: t },
+    );
+    assert.equal((await site.data({ to: 'api@example.org' })).code, 250);
+    assert.deepEqual(taken, []);
+    await site.clock.advance({ seconds: 1 });
+    busy = false;
+    assert.deepEqual(taken, ['busy']);
+    await site.clock.advance({ minutes: 5 });
+    assert.deepEqual(taken, ['busy', 'api@example.org']);
+  });
+
+  test('a plugin lists, shows, holds, releases, retries and bounces what is in the queue', async (t) => {
+    const taken: string[] = [];
+    let given: MailQueue | undefined;
+    const clerk = definePlugin({ name: 'clerk', needs: { queue }, setup: (_, { queue }) => void (given = queue) });
+    const site = await drive(
+      slowTarget(taken, () => true),
+      { test: t, beside: [clerk] },
+    );
+    assert.ok(given);
+    const hop = { target: 'slow', destination: 'x' };
+    const [one, two] = [await given.enqueue(mailFor('a', hop)), await given.enqueue(mailFor('b', hop))];
+    await given.hold(one, 'an operator looks');
+    await site.clock.advance({ seconds: 1 });
+    const states = async () => (await given?.list())?.map(({ state, recipients }) => [state, recipients[0]?.attempts]);
+    assert.deepEqual(await states(), [
+      ['held', 0],
+      ['deferred', 1],
+    ]);
+    await given.release(one);
+    await given.retry(two);
+    await site.clock.advance({ seconds: 1 });
+    assert.deepEqual(await states(), [
+      ['deferred', 1],
+      ['deferred', 2],
+    ]);
+    await given.bounce(two, 'not wanted');
+    assert.equal((await given.list()).length, 1);
+    assert.equal((await given.show(two))?.state, 'bounced');
+    await assert.rejects(given.retry('none'), { problem: 'not-found' });
   });
 });
+
+const mailFor = (local: string, hop: Hop): MessageToQueue => ({
+  reversePath: parseAddress('anna@example.com'),
+  recipients: [parseAddress(`${local}@example.org`)],
+  hop,
+  content: () => Readable.from([Buffer.from('Subject: Hello\r\n\r\nHello\r\n')]),
+});
+
+/** Mail for `api@…` goes through the queue to a target that notes what it takes. */
+const slowTarget = (taken: string[], isBusy: () => boolean) =>
+  definePlugin({
+    name: 'slow',
+    setup({ smtp }) {
+      smtp.on('rcptTo', { order: 'route' }, ({ address }) =>
+        address.local === 'api' ? route({ target: 'slow', destination: address.address }, { queued: true }) : next(),
+      );
+      smtp.deliverTo('slow', {
+        start: (_transaction, recipients) =>
+          Promise.resolve({
+            body: () => Promise.resolve(),
+            commit: () => {
+              taken.push(isBusy() ? 'busy' : (recipients[0]?.address.address ?? ''));
+              return Promise.resolve(
+                recipients.map((recipient) =>
+                  isBusy()
+                    ? { recipient, outcome: 'deferred' as const, code: 451, status: '4.3.0', text: 'Busy' }
+                    : { recipient, outcome: 'delivered' as const },
+                ),
+              );
+            },
+            abort: () => Promise.resolve(),
+          }),
+      });
+    },
+  });

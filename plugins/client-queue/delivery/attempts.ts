@@ -3,6 +3,8 @@ import type { Clock } from '../../../core/clock.js';
 import type { Attempt, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
 import type { Notify } from '../../../core/smtp/protocol/parameters.js';
 import type { Lease, RecipientSettlement, RelayQueue, Settlement } from '../queue/relay-queue.js';
+import { parseAddress } from '../../../core/mime/address.js';
+import type { OutgoingAttempt } from '../../../core/pipeline/hook.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
@@ -12,6 +14,8 @@ import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 import { readDestination } from './destination.js';
 import { attemptLocally, type LocalAttemptContext } from './local-attempt.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
+import { holdReason } from './relay-target.js';
+import { relayTarget } from './relay-hook.js';
 import { isUnreadable, messageHead } from './outgoing-message.js';
 import { tooManyRecipients } from './reply-classification.js';
 import { attemptRemotely, type RemoteAttemptContext } from './remote-attempt.js';
@@ -30,6 +34,21 @@ interface AttemptRunnerOptions {
   readonly log: Log;
   /** Notifications are pending. */
   readonly noticed: () => void;
+}
+
+function asAttempt({ uid, entry, destination, recipients }: Lease, queue: Pick<RelayQueue, 'open'>): OutgoingAttempt {
+  const read = readDestination(destination);
+  return {
+    id: uid,
+    reversePath: entry.sender === null ? null : parseAddress(entry.sender),
+    recipients: recipients.map(({ address }) => parseAddress(address)),
+    target: read.kind === 'target' ? read.target : relayTarget,
+    destination,
+    attempts: Math.max(...recipients.map(({ attempts }) => attempts)),
+    queuedAt: entry.queuedAt,
+    size: entry.size,
+    open: () => queue.open(uid),
+  };
 }
 
 /** Pauses between tries to record the result of an attempt while the disk refuses. */
@@ -57,6 +76,8 @@ export class AttemptRunner {
     const { remote, local, clock, log } = this.#input;
     const at = clock.now();
     try {
+      const refused = await this.#askHooks(lease, at);
+      if (refused !== undefined) return refused;
       return readDestination(lease.destination).kind === 'target'
         ? await attemptLocally(lease, local)
         : await attemptRemotely(lease, connections, remote);
@@ -67,6 +88,28 @@ export class AttemptRunner {
       const tried: AttemptResult = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
       return isUnreadable(error) ? { ...tried, hold: damageHolds.either } : tried;
     }
+  }
+
+  /** The result when a hook of the stage `attempt` refuses or holds the mail. */
+  async #askHooks(lease: Lease, at: number): Promise<AttemptResult | undefined> {
+    const { local, queue } = this.#input;
+    const decision = await local.local.mayAttempt(asAttempt(lease, queue));
+    if (decision.outcome === 'pass' && decision.hop === undefined) return undefined;
+    const said = { host: null, retryAfter: null, category: 'policy' };
+    const { code, status, lines } =
+      decision.outcome === 'refuse' ? decision.reply : { code: 450, status: '4.7.1', lines: ['Held by a rule'] };
+    const verdict: RecipientVerdict = {
+      ...said,
+      action: code < 500 ? 'defer' : 'bounce',
+      code,
+      status: status ?? `${code < 500 ? 4 : 5}.0.0`,
+      text: lines.join(' '),
+    };
+    const verdicts = new Map(lease.recipients.map(({ index }) => [index, verdict]));
+    const hold = decision.outcome === 'pass' ? holdReason(decision.hop?.data) : undefined;
+    const nobody = { host: null, tls: null, tellsDsn: false, lost: false };
+    const result: AttemptResult = { at, ms: 0, verdicts, ...nobody, servers: 'answered' };
+    return hold === undefined ? result : { ...result, hold };
   }
 
   /** Never rejects. */

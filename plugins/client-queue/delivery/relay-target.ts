@@ -32,7 +32,7 @@ interface RelayTargetContext {
   readonly speaksLmtp: (route: string) => boolean;
 }
 
-type Kind = 'relay' | 'retry' | 'bounce' | 'hold';
+type Kind = 'relay' | 'queue' | 'retry' | 'bounce' | 'hold';
 
 /** The targets that create queue entries: `relay` itself, those that take over failed recipients, and `hold`. */
 export function queueTargets(context: RelayTargetContext): Readonly<Record<Kind, DeliveryTarget>> {
@@ -42,7 +42,19 @@ export function queueTargets(context: RelayTargetContext): Readonly<Record<Kind,
       return new QueueDelivery(context, kind, transaction, routed);
     },
   });
-  return { relay: target('relay'), retry: target('retry'), bounce: target('bounce'), hold: target('hold') };
+  return {
+    relay: target('relay'),
+    queue: { ...target('queue'), explain: explainQueued },
+    retry: target('retry'),
+    bounce: target('bounce'),
+    hold: target('hold'),
+  };
+}
+
+/** What is done with a recipient that a hook has queued for another target. */
+function explainQueued({ data }: Hop): Promise<readonly string[]> {
+  const { target = '' } = readOwned(data).hop ?? {};
+  return Promise.resolve([`It goes into the queue, to be delivered to the target ${target} of this server.`]);
 }
 
 /** One message on its way into the queue. */
@@ -96,6 +108,7 @@ class QueueDelivery implements Delivery {
       protocol: this.#isLmtp() ? 'lmtp' : 'smtp',
     };
     if (this.#kind === 'relay') return usual;
+    if (this.#kind === 'queue') return { ...usual, suffix: 'queue' };
     if (this.#kind === 'retry') return { ...usual, suffix: 'retry', delay: firstPause() };
     if (this.#kind === 'bounce') return { ...usual, suffix: 'bounce', warnAfter: 0 };
     const hold = holdReason(this.#routed[0]?.recipient.hop?.data);
@@ -134,7 +147,8 @@ function readOwned(data: unknown): { readonly hop?: Hop; readonly reply?: Reply 
   return typeof data === 'object' && data !== null ? data : {};
 }
 
-function holdReason(data: unknown): string {
+/** Why a hook holds a message. */
+export function holdReason(data: unknown): string {
   const { reason } = typeof data === 'object' && data !== null ? (data as { reason?: unknown }) : {};
   return typeof reason === 'string' && reason !== '' ? reason.slice(0, 500) : 'Held by a rule';
 }

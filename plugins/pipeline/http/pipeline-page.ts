@@ -15,6 +15,7 @@ const words: Readonly<Record<Stage, { readonly title: string; readonly when: str
   rcptTo: { title: 'rcptTo', when: 'RCPT: it has named a recipient; somebody must take it, or it is refused.' },
   message: { title: 'message', when: 'The message has come; the answer to the final dot waits.' },
   deliver: { title: 'deliver', when: 'The last word before it is handed to its targets.' },
+  attempt: { title: 'attempt', when: 'The queue is about to deliver it, to another server or a target of this one.' },
 };
 
 /** Model of the pipeline page. */

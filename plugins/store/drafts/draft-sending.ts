@@ -16,7 +16,7 @@ import type { Log } from '../../../core/log/log.js';
 import { type Address, makeAddress } from '../../../core/mime/address.js';
 import { mailDate } from '../../../core/mime/header.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import { HeaderFilter } from '../../../core/spool/message.js';
+import { HeaderFilter } from '../../../core/spool/edited.js';
 import { lockKey } from '../folders/mailbox-folder.js';
 import { isDomain, localOfFolder } from '../maildir/mailbox-name.js';
 import type { UniqueNames } from '../maildir/maildir-name.js';

@@ -86,10 +86,11 @@ export class LooseMessageViewer implements MessageViewer {
 
 const unparsed = () => problem('not-found', 'This message could not be parsed; its raw form can be read.');
 
-async function read({ size, open }: LooseMessage): Promise<ReadMessage> {
+async function read(message: LooseMessage): Promise<ReadMessage> {
+  const { size } = message;
   const bytes = new Uint8Array(Math.min(size, maxBytes));
   let length = 0;
-  const stream = await open();
+  const stream = await message.open();
   for await (const chunk of stream as AsyncIterable<Buffer>) {
     const piece = chunk.subarray(0, bytes.length - length);
     bytes.set(piece, length);

@@ -1,6 +1,5 @@
 import type { Directory } from '../../../core/contracts/directory.js';
-import type { Mailboxes, MailboxName } from '../../../core/contracts/mailboxes.js';
-import { asStorageProblem } from '../../../core/disk/fault.js';
+import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Log } from '../../../core/log/log.js';
 import { quoteLocalPart } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
@@ -131,22 +130,4 @@ export async function createMissingMailboxes(
     }
   }
   await Promise.all(Array.from({ length: maxParallel }, work));
-}
-
-/** The mailboxes for other plugins. Disk faults are thrown as problems. */
-export function maildirMailboxes(maildirs: MaildirTree): Mailboxes {
-  async function asked<T>(answer: () => Promise<T>): Promise<T> {
-    try {
-      return await answer();
-    } catch (error) {
-      throw asStorageProblem(error);
-    }
-  }
-  return {
-    ensure: (address) =>
-      asked(async () => {
-        await maildirs.ensure(mailboxNameOf(address));
-      }),
-    exists: (address) => asked(() => maildirs.exists(mailboxNameOf(address))),
-  };
 }

@@ -132,6 +132,19 @@ export const inputs: StageInput = {
   rcptTo: { transaction, address: parseAddress('to@example.com') },
   message: { transaction, message: received },
   deliver: { transaction, message: received },
+  attempt: {
+    attempt: {
+      id: 'id1',
+      reversePath: null,
+      recipients: [parseAddress('to@example.com')],
+      target: 'relay',
+      destination: 'example.com',
+      attempts: 0,
+      queuedAt: 0,
+      size: 1,
+      open: () => Promise.resolve(received.open()),
+    },
+  },
 };
 export const here = { target: 'mailbox', destination: 'to@example.com' };
 export const elsewhere = { target: 'relay', destination: 'example.com' };

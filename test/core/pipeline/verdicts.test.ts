@@ -26,6 +26,7 @@ describe('each verdict in each stage', () => {
     rcptTo: '550 5.7.1',
     message: 'pass',
     deliver: 'pass',
+    attempt: 'pass',
   };
   const only =
     (...some: readonly Stage[]) =>
@@ -47,7 +48,7 @@ describe('each verdict in each stage', () => {
     ['reject', () => reject(550, '5.7.1', 'No'), everywhere('550 5.7.1')],
     ['defer', () => defer(450, '4.7.1', 'Later'), everywhere('450 4.7.1')],
     ['discard', () => discard('spam'), only('rcptTo', 'message', 'deliver')('discard')],
-    ['hold', () => hold('odd'), only('rcptTo', 'message', 'deliver')('pass hold')],
+    ['hold', () => hold('odd'), only('rcptTo', 'message', 'deliver', 'attempt')('pass hold')],
     ['route', () => route(here), only('rcptTo')('pass mailbox')],
     ['change', () => change(), only('message')('pass')],
     [
@@ -89,8 +90,8 @@ describe('each verdict in each stage', () => {
     ['a defer that is permanent', () => defer(550, '5.0.0', 'No'), everywhere(always)],
     ['a route without a hop', () => ({ postern: 'verdict', kind: 'route' }), everywhere(always)],
     ['a route to a target that is not there', () => route({ target: 'gone', destination: '' }), everywhere(always)],
-    ['a route with a no', () => route(here, { code: 550, status: null, lines: ['No'] }), everywhere(always)],
-    ['a route with no words', () => route(here, { code: 250, status: null, lines: [] }), everywhere(always)],
+    ['a route with a no', () => route(here, { reply: { code: 550, status: null, lines: ['No'] } }), everywhere(always)],
+    ['a route with no words', () => route(here, { reply: { code: 250, status: null, lines: [] } }), everywhere(always)],
     ['an accept without a name', () => accept({ username: '' }), { ...silent, auth: always }],
     [
       'a problem of the peer',

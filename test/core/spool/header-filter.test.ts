@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HeaderFilter } from '../../../core/spool/message.js';
+import { HeaderFilter } from '../../../core/spool/edited.js';
 
 const message = [
   'Subject: one\r\n',

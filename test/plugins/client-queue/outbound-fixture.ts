@@ -29,6 +29,7 @@ export interface OutboundFixtureOptions {
   readonly submit?: (submission: Submission) => Promise<unknown>;
   readonly folder?: string;
   readonly clock?: Clock;
+  readonly mayAttempt?: LocalDelivery['mayAttempt'];
 }
 
 /** A sender's message on its way into the queue. */
@@ -77,6 +78,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
         }));
         return given.deliver?.(parcel) ?? Promise.resolve(all);
       },
+      mayAttempt: given.mayAttempt ?? (() => ({ outcome: 'pass' })),
       route: () => Promise.resolve(undefined),
     },
     submission: {

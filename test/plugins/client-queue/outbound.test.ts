@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
+import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { type SinkMoment, type SinkScript, SmtpSink } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
@@ -289,4 +290,33 @@ test('a stop gives back what waits and finishes what is under way', async (t) =>
   const sent = fixture.sink.messages.length;
   assert.equal(await fixture.queue.count({ state: ['delivered'] }), sent);
   assert.equal(await fixture.queue.count({ state: ['queued'] }), 50 - sent);
+});
+
+test('a hook before an attempt may refuse, defer or hold it: no server is asked', async (t) => {
+  const verdicts: Readonly<Record<string, Decision>> = {
+    'a@one.example': { outcome: 'refuse', reply: { code: 450, status: '4.7.1', lines: ['Not at night'] } },
+    'b@two.example': { outcome: 'refuse', reply: { code: 550, status: '5.7.1', lines: ['Never'] } },
+    'c@three.example': { outcome: 'pass', hop: { target: 'hold', destination: '', data: { reason: 'Look at it' } } },
+  };
+  const seen: string[] = [];
+  const fixture = await outboundFixture(t, {
+    mayAttempt: ({ recipients, destination }) => {
+      seen.push(destination);
+      return verdicts[recipients[0]?.address ?? ''] ?? { outcome: 'pass' };
+    },
+  });
+  const uids: string[] = [];
+  for (const to of Object.keys(verdicts)) uids.push(await fixture.enqueue({ to: [to] }));
+  await fixture.outbound.start();
+  const states: unknown[] = [];
+  for (const uid of uids) {
+    const { state, hold, lastReply } = await fixture.tried(uid);
+    states.push([state, hold, lastReply?.text]);
+  }
+  assert.deepEqual(states, [
+    ['deferred', null, 'Not at night'],
+    ['bounced', null, 'Never'],
+    ['held', 'Look at it', undefined],
+  ]);
+  assert.deepEqual(new Set(seen), new Set(['one.example', 'two.example', 'three.example']));
 });

@@ -99,6 +99,23 @@ test('a stranger relays nothing, whatever the address; a user, a relay network a
   assert.equal(await ask(sessionOf()), 'relay');
 });
 
+test('a queued route is an entry for its target, due at once', async (t) => {
+  const fixture = await pipelineWithQueue(t);
+  const hop = { target: 'box', destination: 'api', data: { key: 7 } };
+  fixture.pipeline.on('site', 'rcptTo', {}, () => route(hop, { queued: true }));
+  assert.equal((await fixture.deliver(['a@local.example'])).summary.code, 250);
+  const entry = await fixture.queue.find('id1-queue');
+  const [recipient] = entry?.accepted.recipients ?? [];
+  assert.deepEqual([recipient?.destination, recipient?.hop], ['target:box', hop]);
+  assert.deepEqual(entry?.nextAttempt, entry?.queuedAt);
+  await fixture.outbound.start();
+  await fixture.entryWhen('id1-queue', ({ state }) => state === 'delivered');
+  assert.deepEqual(
+    fixture.parcels.map(({ recipients }) => recipients[0]?.hop),
+    [hop],
+  );
+});
+
 test('what a target defers is queued for that target with its hop, and a refusal goes to the sender', async (t) => {
   const refusals: Readonly<Record<string, readonly ['deferred' | 'refused', number, string]>> = {
     'b@local.example': ['deferred', 451, '4.2.0'],

@@ -16,7 +16,7 @@ async function endings(test: TestContext) {
   pipeline.on('test', 'rcptTo', { order: 'route' }, ({ address }) => {
     if (address.local === 'gone') return reject(550, '5.1.1', 'Gone');
     const reply = { code: 251, status: '2.1.5', lines: ['Not here, will\r\nforward'] };
-    return route({ target: 'memory', destination: '' }, address.local === 'moved' ? reply : undefined);
+    return route({ target: 'memory', destination: '' }, address.local === 'moved' ? { reply } : {});
   });
   pipeline.watch('test', 'ended', ({ transaction }) => {
     ended.push(transaction.reversePath?.local ?? '<>');
