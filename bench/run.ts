@@ -8,6 +8,7 @@ import { queue } from './queue.js';
 import { receive } from './receive.js';
 import { relay } from './relay.js';
 import { search } from './search.js';
+import { setup } from './setup-road.js';
 import { soak } from './soak.js';
 import { start } from './start.js';
 
@@ -23,6 +24,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   paint,
   memory,
   start,
+  setup,
   instrumentation,
   soak,
 };
