@@ -7,7 +7,7 @@ import { startError, usageError } from '../../core/problem.js';
 
 const usage = [
   'postern account add NAME ROLE     add an account of the HTTP interface: read, operate or admin; asks for a password',
-  'postern account list              names, roles and where each is kept',
+  'postern account list [--json]     names, roles and where each is kept',
   'postern account password NAME     ask for a new password; sessions of the account end',
   'postern account role NAME ROLE    give it another role; sessions of the account end',
   'postern account remove NAME       remove an account; its sessions end',
@@ -28,6 +28,7 @@ export const accountCommand = (openStored: OpenStored): Command<unknown> => ({
   name: 'account',
   summary: 'Accounts of the HTTP interface: add, list, change role or password, remove',
   usage,
+  flags: ['json'],
   run: (input) => run(input, openStored),
 });
 
@@ -38,8 +39,14 @@ async function run(input: CommandInput<unknown>, openStored: OpenStored): Promis
   if (action === undefined || args.length !== action.words) throw usageError(usage);
   const { owner } = input;
   const accounts = owner === undefined ? await openStored(input) : remoteAccounts(owner);
+  if (input.flags?.has('json') === true) return printJson(word, accounts, terminal);
   await action.run(accounts, terminal, args);
   if (owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
+}
+
+async function printJson(word: string, accounts: Accounts, terminal: Terminal): Promise<void> {
+  if (word !== 'list') throw usageError(`postern account ${word} takes no --json.`);
+  terminal.print(JSON.stringify(await accounts.list(), null, 2));
 }
 
 interface Action {

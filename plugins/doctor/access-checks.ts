@@ -137,7 +137,7 @@ function listeners({ configuration }: AccessContext): readonly Finding[] {
     if (tls === 'none') {
       return advice(
         `Mail comes to the listener ${name} (${where}) in clear: it offers no TLS.`,
-        'Give it tls: "starttls" with key and cert.',
+        'Give it tls: "starttls".',
       );
     }
     return fine(`The listener ${name} (${where}) speaks TLS.`);

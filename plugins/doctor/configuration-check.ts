@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { coreServices } from '../../core/app.js';
 import { systemClock } from '../../core/clock.js';
+import type { LoadedConfiguration } from '../../core/config/load.js';
 import { adminPasswordComplaint } from '../../core/http/accounts.js';
 import { exposureFindings } from './access-checks.js';
 import { Views } from '../../core/http/views.js';
@@ -13,17 +14,52 @@ import { isProblem, isStartError, startError } from '../../core/problem.js';
 
 /**
  * `postern config check`: prints that the configuration is valid, with exposure warnings, which may be intended; or
- * throws the start error with all mistakes.
+ * throws the start error with all mistakes. As JSON it prints `{ file, mistakes, warnings: [{ is, todo }] }`.
+ *
+ * @returns the exit status
  */
-export async function checkConfiguration(options: StartOptions, environment: CommandEnvironment): Promise<number> {
+export async function checkConfiguration(
+  options: StartOptions,
+  environment: CommandEnvironment,
+  json = false,
+): Promise<number> {
+  if (json) return printJson(options, environment);
+  const configuration = await faultless(options, environment);
+  const { file, plugins } = configuration;
+  const names = plugins.map(({ name }) => name).join(', ');
+  environment.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
+  for (const { is, todo } of exposureFindings({ configuration, env: environment.env })) {
+    environment.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
+  }
+  environment.print(
+    'Not looked at: ports, the data folder, and what plugins of the site do when they start. See postern doctor.',
+  );
+  return 0;
+}
+
+async function printJson(options: StartOptions, environment: CommandEnvironment): Promise<number> {
+  const print = (answer: object): void => environment.print(JSON.stringify(answer, null, 2));
+  try {
+    const configuration = await faultless(options, environment);
+    const warnings = exposureFindings({ configuration, env: environment.env }).map(({ is, todo }) => ({ is, todo }));
+    print({ file: configuration.file, mistakes: [], warnings });
+    return 0;
+  } catch (error) {
+    if (!isStartError(error)) throw error;
+    print({ file: options.config, mistakes: error.message.split('\n'), warnings: [] });
+    return 1;
+  }
+}
+
+/** @throws start error with all mistakes, a line each */
+async function faultless(options: StartOptions, environment: CommandEnvironment): Promise<LoadedConfiguration> {
   const configuration = await configure(options, environment);
-  const { file, plugins, unloaded } = configuration;
   const { https } = configuration.settings.http;
   const adminPassword = adminPasswordComplaint(environment.env['POSTERN_ADMIN_PASSWORD']);
   const views = new Views({ root: join(packageRoot, 'views'), asset: String, clock: systemClock });
   const complaints = [
     ...(adminPassword === undefined ? [] : [adminPassword]),
-    ...unloaded.map(({ why }) => why),
+    ...configuration.unloaded.map(({ why }) => why),
     ...complaintsOf(() => startOrderOf(configuration, coreServices)),
     ...configuration.plugins.flatMap(({ name, verify }) =>
       complaintsOf(() => verify?.(configuration.options.get(name), configuration)),
@@ -36,15 +72,7 @@ export async function checkConfiguration(options: StartOptions, environment: Com
     ...complaintsOf(() => (https?.key === undefined ? undefined : readPair(https, 'HTTPS', configuration.folder))),
   ];
   if (complaints.length > 0) throw startError(complaints.join('\n'));
-  const names = plugins.map(({ name }) => name).join(', ');
-  environment.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
-  for (const { is, todo } of exposureFindings({ configuration, env: environment.env })) {
-    environment.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
-  }
-  environment.print(
-    'Not looked at: ports, the data folder, and what plugins of the site do when they start. See postern doctor.',
-  );
-  return 0;
+  return configuration;
 }
 
 /** A start error as a sentence. */

@@ -4,9 +4,12 @@ import type { BuiltInCommand } from '../../core/cli/command-line.js';
 export const doctorCommands: readonly BuiltInCommand[] = [
   {
     words: 'config check',
+    flags: ['json'],
     summary: 'check the configuration and list mistakes',
-    run: async ({ options }, environment) =>
-      (await import('./configuration-check.js')).checkConfiguration(options, environment),
+    run: async ({ options, flags }, environment) => {
+      const { checkConfiguration } = await import('./configuration-check.js');
+      return checkConfiguration(options, environment, flags.has('json'));
+    },
   },
   {
     words: 'doctor outbound',

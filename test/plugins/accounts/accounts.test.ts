@@ -7,6 +7,7 @@ import { provide } from '../../../core/contracts/service.js';
 import { openAccounts } from '../../../core/http/accounts.js';
 import { systemClock } from '../../../core/clock.js';
 import { accounts as plugin } from '../../../plugins/accounts/index.js';
+import type { CommandFlag } from '../../../core/cli/command.js';
 import type { OwnerCall } from '../../../core/contracts/server.js';
 import { basic } from '../../core/http/opened-shell.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -139,9 +140,10 @@ test('the command does the same, without a server and with one', async (t) => {
   const printed: string[] = [];
   const [command] = plugin.commands;
   assert.ok(command);
-  const run = (args: readonly string[], owner?: OwnerCall) =>
+  const run = (args: readonly string[], owner?: OwnerCall, flags: readonly CommandFlag[] = []) =>
     command.run({
       args,
+      flags: new Set(flags),
       options: {},
       configuration: { data, domains: ['localhost'] },
       terminal: {
@@ -162,6 +164,14 @@ test('the command does the same, without a server and with one', async (t) => {
   await run(['role', 'ben', 'operate']);
   await run(['list']);
   assert.ok(printed.includes('ben  (operate; data folder)'), printed.join('\n'));
+  printed.length = 0;
+  await run(['list'], undefined, ['json']);
+  const listed = JSON.parse(printed.join('')) as readonly object[];
+  assert.deepEqual(listed, [
+    { username: 'anna', role: 'admin', source: 'data folder' },
+    { username: 'ben', role: 'operate', source: 'data folder' },
+  ]);
+  await assert.rejects(run(['remove', 'anna'], undefined, ['json']), /takes no --json/);
   await assert.rejects(run(['role', 'ben', 'king']), /Usage:/);
   await assert.rejects(run(['add', 'carl']), /Usage:/);
   await assert.rejects(run(['add', 'carl', 'king']), /Usage:/);

@@ -76,11 +76,13 @@ describe('the ACME plugin', () => {
       const { authority, site } = await start(test, challenge);
       assert.notEqual(await httpsNames(site), wanted);
       assert.match((await healthOf(site, 'listener mx'))?.why ?? '', /self-signed/);
+      assert.match(await site.admin.page('/acme'), />not yet</);
       const state = await renew(site);
       assert.deepEqual([state.state, state.error, state.issued?.names], ['issued', null, wanted]);
       assert.equal(await httpsNames(site), wanted);
       assert.equal(await smtpNames(site), wanted);
       assert.equal(authority.issued, 1);
+      assert.match(await site.admin.page('/acme'), />issued<[^]*mta-sts\.example\.org/);
       const { mode } = await stat(join(site.folder, 'data', 'certificate.pem'));
       assert.equal(mode & 0o777, 0o600);
       assert.equal((await healthOf(site, 'listener mx'))?.status, 'up');
@@ -111,6 +113,7 @@ describe('the ACME plugin', () => {
     authority.faults.push('invalidOrder');
     const failed = await renew(site);
     assert.match(failed.error ?? '', /the order is refused/);
+    assert.match(await site.admin.page('/acme'), />failing<[^]*the order is refused/);
     assert.equal((await renew(site)).state, 'issued');
   });
 

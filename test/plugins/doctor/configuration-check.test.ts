@@ -91,6 +91,22 @@ describe('config check', () => {
     });
   });
 
+  test('prints mistakes and warnings as JSON', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const check = async (text: string) => {
+      const said: string[] = [];
+      await writeFile(join(cwd, 'postern.json5'), text);
+      const status = await checkConfiguration({}, { cwd, env: {}, print: (line) => void said.push(line) }, true);
+      return { status, ...(JSON.parse(said.join('')) as { mistakes: string[]; warnings: { is: string }[] }) };
+    };
+    const open = await check(`{ http: { access: [{ match: '/store/*', public: true }] } }`);
+    assert.deepEqual([open.status, open.mistakes.length], [0, 0]);
+    assert.match(open.warnings.map(({ is }) => is).join(), /Nobody has to sign in for "\/store\/\*"/);
+    const wrong = await check('{ hostnme: 1, domains: 2 }');
+    assert.equal(wrong.status, 1);
+    assert.match(wrong.mistakes.join('\n'), /domains: invalid.*\n.*hostnme: unknown key/);
+  });
+
   test('names a core service that is provided again, an unmet need, and a circle of needs', async (t) => {
     const plugin = (name: string, rest: string): string =>
       `import { definePlugin, dns, service } from 'postern/plugin';
