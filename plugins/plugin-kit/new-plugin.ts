@@ -213,6 +213,7 @@ const longest = 40;
 /** Reserved: first path segments and plugin names of the server. */
 export const takenNames: readonly string[] = [
   'accounts',
+  'acme',
   'assets',
   'audit',
   'cache',

@@ -161,7 +161,7 @@ describe('every command', { concurrency: 2 }, () => {
     };
     assert.equal(completed('que'), 'queue');
     assert.equal(completed('queue', 're'), 'retry release recover');
-    assert.equal(completed('config', ''), 'check');
+    assert.equal(completed('config', ''), 'show schema reference check');
     assert.equal(completed('queue', '--j'), '--json');
     assert.match(succeeds(await runPostern(['completion', 'fish'], { cwd: folder })), /-a queue -d 'Mail that waits/);
     assert.match(succeeds(await runPostern(['completion', 'zsh'], { cwd: folder })), /3:queue\) compadd -- list/);

@@ -8,7 +8,7 @@ import { startInProcess, type InProcessServer } from '../support/in-process-serv
 const suite = suiteEnding();
 
 /** What anybody may ask. A new public endpoint has to be named here. */
-const publicPaths = ['/favicon.ico', '/health', '/sign-in', '/sign-out'];
+const publicPaths = ['/.well-known/acme-challenge/{token}', '/favicon.ico', '/health', '/sign-in', '/sign-out'];
 
 describe('every endpoint', () => {
   let server: InProcessServer;
@@ -87,7 +87,8 @@ describe('every endpoint', () => {
 
   test('is on the landing page with a curl line', async () => {
     const page = await server.admin.page('/');
-    for (const { path } of endpoints.filter(({ path }) => path !== '/favicon.ico')) {
+    const forPeople = ({ path }: { path: string }) => path !== '/favicon.ico' && !path.startsWith('/.well-known/');
+    for (const { path } of endpoints.filter(forPeople)) {
       assert.ok(page.includes(path), path);
     }
     assert.match(page, /curl /);

@@ -13,6 +13,7 @@ interface Rule {
  */
 const policy: readonly Rule[] = [
   { match: /^GET \/(?:health|favicon\.ico)$/, access: ['public'] },
+  { match: /^GET \/\.well-known\//, access: ['public'] },
   { match: /^(?:GET|POST) \/sign-(?:in|out)$/, access: ['public'] },
   { match: /^(?:GET \/sessions|POST \/sessions\/end)$/, access: ['read'] },
   { match: /^GET \/(?:docs|openapi\.json|health\/extended|metrics(?:\/\w+)?|search)?$/, access: ['read'] },
@@ -31,7 +32,8 @@ const policy: readonly Rule[] = [
   { match: /^POST \/client\/queue\/recover$/, access: ['admin'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
-  { match: /^\w+ \/(?:config|system|logs|audit|sign-ins|accounts)(?:\/|$)/, access: ['admin'] },
+  { match: /^GET \/acme$/, access: ['read'] },
+  { match: /^\w+ \/(?:config|system|logs|audit|sign-ins|accounts|acme)(?:\/|$)/, access: ['admin'] },
 ];
 
 /** A line for each endpoint that has no rule, or another access than its rule says. */
