@@ -124,10 +124,15 @@ function metricsOf(
       }
     },
   );
-  const by = [label, 'result'] as const;
   return {
-    recipients: metrics.counter<string>(`${prefix}_recipients_total`, `Recipients that a ${label} has taken.`, by),
-    messages: metrics.counter<string>(`${prefix}_messages_total`, `Messages handed to servers of each ${label}.`, by),
+    recipients: metrics.counter<string>(`${prefix}_recipients_total`, `Recipients that a ${label} has taken.`, [
+      label,
+      'result',
+    ]),
+    messages: metrics.counter<string>(`${prefix}_messages_total`, `Messages handed to servers of each ${label}.`, [
+      label,
+      'result',
+    ]),
     bytes: metrics.counter<string>(`${prefix}_bytes_total`, `Bytes that servers of each ${label} have taken.`, [label]),
     seconds: metrics.histogram<string>(`${prefix}_seconds`, `Time of servers of each ${label}.`, buckets, [
       label,
