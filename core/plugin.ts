@@ -225,7 +225,7 @@ export { networkOf, reversedAddress } from './net/ip-address.js';
 export { parseNetworks, type NetworkSet } from './net/networks.js';
 /** Types for the functions that a plugin is made of. */
 export type { Clock } from './clock.js';
-export type { Command, CommandInput, Terminal } from './cli/command.js';
+export type { Command, CommandInput, OwnFlag, Terminal } from './cli/command.js';
 export type { Delivery, DeliveryTarget, RecipientOutcome } from './pipeline/delivery-target.js';
 export type { Directory, MailUser } from './contracts/directory.js';
 export type { HealthReport } from './contracts/health.js';

@@ -2,6 +2,7 @@ import { type CommandLine, completedCommands, findCommand, readCommandLine, usag
 import { builtInCommands } from '../../plugins/commands.js';
 import { version } from '../host/installation.js';
 import type { CommandEnvironment } from './command.js';
+import type { Plugin } from '../plugin.js';
 import { exitStatusOf, sentenceOf } from '../problem.js';
 
 const environment: CommandEnvironment = {
@@ -29,10 +30,12 @@ async function main(): Promise<void> {
 /** Resolves with the exit status. */
 async function run(line: CommandLine): Promise<number> {
   const [first = 'help', second = ''] = line.words;
+  const isOurs = line.words.length === 0 || first === 'help' || first === 'completion';
+  if (isOurs && line.unknown !== undefined) throw line.unknown;
   if (line.version) environment.print(version);
-  else if (first === 'help') await help(second);
-  else if (line.help) await help(first);
-  else if (first === 'completion') await completion(second);
+  else if (first === 'help') await help(second, line);
+  else if (line.help) await help(first, line);
+  else if (first === 'completion') await completion(second, line);
   else {
     const found = findCommand(builtInCommands, line);
     if (found !== undefined) return found.command.run(found.call, environment);
@@ -42,13 +45,23 @@ async function run(line: CommandLine): Promise<number> {
 }
 
 /** About one command, or about all. */
-async function help(word: string): Promise<void> {
+async function help(word: string, line: CommandLine): Promise<void> {
   const { builtIns } = await import('../main.js');
-  environment.print(helpOf(word, builtInCommands, builtIns) ?? usage(builtInCommands, builtIns));
+  const about = helpOf(word, builtInCommands, builtIns) ?? helpOf(word, builtInCommands, await plugins(line, builtIns));
+  environment.print(about ?? usage(builtInCommands, builtIns));
 }
 
-async function completion(shell: string): Promise<void> {
+async function completion(shell: string, line: CommandLine): Promise<void> {
   const { builtIns } = await import('../main.js');
   const { completionScript } = await import('./completion.js');
-  environment.print(completionScript(shell, completedCommands(builtInCommands, builtIns)));
+  environment.print(completionScript(shell, completedCommands(builtInCommands, await plugins(line, builtIns))));
+}
+
+/** Those of the configuration, with the site's; the built-in ones where it cannot be read. */
+async function plugins({ options }: CommandLine, builtIns: readonly Plugin[]): Promise<readonly Plugin[]> {
+  const { configure } = await import('../main.js');
+  return configure(options, environment).then(
+    (configuration) => configuration.plugins,
+    () => builtIns,
+  );
 }

@@ -4,11 +4,14 @@ import type { CompletedCommand } from './completion.js';
 import {
   commandFlags,
   commandSettings,
+  serverFlags,
   type CommandEnvironment,
   type CommandFlag,
+  type CommandInput,
   type CommandSetting,
+  type OwnFlag,
 } from './command.js';
-import type { Plugin } from '../plugin.js';
+import type { Plugin, PluginCommand } from '../plugin.js';
 import { usageError } from '../problem.js';
 
 export interface CommandLine {
@@ -19,16 +22,26 @@ export interface CommandLine {
   readonly settings: ReadonlyMap<CommandSetting, string>;
   readonly help: boolean;
   readonly version: boolean;
+  /** As it was given: the command of a plugin may have flags of its own. */
+  readonly argv: readonly string[];
+  /** About the first flag that is none of the server's. */
+  readonly unknown?: Error;
+  /** The given ones of the command's own flags. */
+  readonly values: Readonly<Record<string, string | true>>;
 }
 
 /**
  * Parses the command line.
  *
- * @throws start error for an unknown option or an invalid port
+ * @param own flags of the command that it names; without them an unknown flag is only noted
+ * @throws usage error for a flag without its value, an invalid port or, with `own`, an unknown flag
  */
-export function readCommandLine(argv: readonly string[]): CommandLine {
-  const { values, positionals } = parse(argv);
+export function readCommandLine(argv: readonly string[], own?: Readonly<Record<string, OwnFlag>>): CommandLine {
+  const { values, positionals, given = {}, unknown } = parse(argv, own);
   return {
+    argv,
+    values: given,
+    ...(unknown !== undefined && { unknown }),
     words: positionals,
     flags: new Set(commandFlags.filter((flag) => values[flag] === true)),
     settings: new Map(
@@ -46,31 +59,38 @@ export function readCommandLine(argv: readonly string[]): CommandLine {
   };
 }
 
-function parse(argv: readonly string[]) {
+/**
+ * Without `own`, an unknown flag is only noted, for the command may be one of a plugin. The first word is known all the
+ * same: flags stand after the name of the command.
+ */
+function parse(argv: readonly string[], own?: Readonly<Record<string, OwnFlag>>) {
+  const options = { ...ownFlagTypes(own), ...serverFlags };
+  const config = { args: [...argv], allowPositionals: true, options } as const;
   try {
-    return parseArgs({
-      args: [...argv],
-      allowPositionals: true,
-      options: {
-        config: { type: 'string', short: 'c' },
-        data: { type: 'string', short: 'd' },
-        'http-port': { type: 'string' },
-        'smtp-port': { type: 'string' },
-        verbose: { type: 'boolean', short: 'v' },
-        json: { type: 'boolean' },
-        typescript: { type: 'boolean' },
-        'dry-run': { type: 'boolean' },
-        table: { type: 'boolean' },
-        'mail-host': { type: 'string' },
-        folder: { type: 'string' },
-        help: { type: 'boolean', short: 'h' },
-        version: { type: 'boolean' },
-      },
-    });
+    const { values, positionals } = parseArgs(config);
+    const given = Object.entries<unknown>(values).filter(([name]) => !Object.hasOwn(serverFlags, name));
+    return { values, positionals, given: Object.fromEntries(given) as Record<string, string | true> };
   } catch (cause) {
     const reason = cause instanceof Error ? (cause.message.split('. ')[0] ?? '') : String(cause);
-    throw usageError(`${reason}. See postern --help.`, cause);
+    const fault = usageError(`${reason}. See postern --help.`, cause);
+    const { code } = cause as NodeJS.ErrnoException;
+    if (own !== undefined || code !== 'ERR_PARSE_ARGS_UNKNOWN_OPTION') throw fault;
+    const { values, positionals } = parseArgs({ ...config, strict: false });
+    return { values: wellTyped(values), positionals, unknown: fault };
   }
+}
+
+const ownFlagTypes = (own: Readonly<Record<string, OwnFlag>> = {}): Record<string, { type: 'string' | 'boolean' }> =>
+  Object.fromEntries(
+    Object.entries(own).map(([name, { value }]) => [name, { type: value === undefined ? 'boolean' : 'string' }]),
+  );
+
+type ServerValues = ReturnType<typeof parseArgs<{ options: typeof serverFlags }>>['values'];
+
+/** The flags of the server out of values that were read leniently. */
+function wellTyped(values: Readonly<Record<string, unknown>>): ServerValues {
+  const known = Object.entries(serverFlags).filter(([name, { type }]) => typeof values[name] === type);
+  return Object.fromEntries(known.map(([name]) => [name, values[name]])) as ServerValues;
 }
 
 function portOf(flag: string, text: string): number {
@@ -134,6 +154,7 @@ export function findCommand(
   const { words, options, flags, settings } = line;
   const command = commands.find(({ words: own }) => own === words.slice(0, own.split(' ').length).join(' '));
   if (command === undefined) return refuseHalfCommand(commands, words);
+  if (line.unknown !== undefined) throw line.unknown;
   const args = words.slice(command.words.split(' ').length);
   const accepted: readonly string[] = [...(command.flags ?? []), ...(command.settings ?? [])];
   const strange = [...flags, ...settings.keys()].find((name) => !accepted.includes(name));
@@ -142,6 +163,23 @@ export function findCommand(
   const needed = takes.filter((name) => !name.startsWith('[')).length;
   if (args.length < needed || args.length > takes.length) throw usageError(`Usage: postern ${synopsis(command)}`);
   return { command, call: { args, options, flags, settings } };
+}
+
+export type PluginCall = Pick<CommandInput<unknown>, 'args' | 'flags' | 'values'>;
+
+/**
+ * The command line of a plugin's command, which begins with its name.
+ *
+ * @throws usage error for a flag that it does not have
+ */
+export function pluginCall(
+  { name, flags: accepted = [], ownFlags = {} }: PluginCommand,
+  argv: readonly string[],
+): PluginCall {
+  const { words, flags, settings, values } = readCommandLine(argv, ownFlags);
+  const strange = [...flags, ...settings.keys()].find((flag) => !accepted.some((one) => one === flag));
+  if (strange !== undefined) throw usageError(`postern ${name} takes no --${strange}.`);
+  return { args: words.slice(1), flags, values };
 }
 
 /** For example `plugin new NAME [--typescript]`. */
@@ -159,9 +197,10 @@ function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonl
 /** Every command with its words, for the completion of shells. */
 export function completedCommands(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): CompletedCommand[] {
   const commands = plugins.flatMap((plugin) => plugin.commands);
-  const actions = commands.flatMap(({ usage: lines, summary }) =>
-    lines.map((line) => ({ words: /^postern (\S+(?: [a-z]+)?)/.exec(line)?.[1] ?? '', summary })),
-  );
+  const actions = commands.flatMap(({ usage: lines, summary, ownFlags = {} }) => {
+    const options = Object.keys(ownFlags).map((name) => `--${name}`);
+    return lines.map((line) => ({ words: /^postern (\S+(?: [a-z]+)?)/.exec(line)?.[1] ?? '', summary, options }));
+  });
   return [...builtIn, ...actions, { words: 'completion', summary: completionSummary }];
 }
 
@@ -178,7 +217,17 @@ export function helpOf(
   const lines = [...own.map((one) => `postern ${synopsis(one)}  ${one.summary}`), ...(command?.usage ?? [])];
   if (lines.length === 0) return undefined;
   const about = command === undefined ? [] : [command.summary, ''];
-  return [...about, 'Usage:', ...lines.map((line) => `  ${line}`)].join('\n');
+  return [...about, 'Usage:', ...lines.map((line) => `  ${line}`), ...ownFlagLines(command?.ownFlags)].join('\n');
+}
+
+function ownFlagLines(own: Readonly<Record<string, OwnFlag>> = {}): readonly string[] {
+  const rows = Object.entries(own).map(([name, { value, summary }]) => ({
+    flag: `--${name}${value === undefined ? '' : ` ${value}`}`,
+    summary,
+  }));
+  if (rows.length === 0) return [];
+  const width = Math.max(...rows.map(({ flag }) => flag.length)) + 2;
+  return ['', 'Options', ...rows.map(({ flag, summary }) => `  ${flag.padEnd(width)}${summary}`)];
 }
 
 /** A longer one is on a line of its own. */

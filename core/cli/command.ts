@@ -11,6 +11,23 @@ export type CommandFlag = (typeof commandFlags)[number];
 export const commandSettings = ['mail-host', 'folder'] as const;
 export type CommandSetting = (typeof commandSettings)[number];
 
+/** Every flag of the server, as `parseArgs` of Node.js takes them. */
+export const serverFlags = {
+  config: { type: 'string', short: 'c' },
+  data: { type: 'string', short: 'd' },
+  'http-port': { type: 'string' },
+  'smtp-port': { type: 'string' },
+  verbose: { type: 'boolean', short: 'v' },
+  json: { type: 'boolean' },
+  typescript: { type: 'boolean' },
+  'dry-run': { type: 'boolean' },
+  table: { type: 'boolean' },
+  'mail-host': { type: 'string' },
+  folder: { type: 'string' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean' },
+} as const;
+
 /**
  * A command of a plugin: `postern user add anna@example.org` runs the command `user` with the other words.
  *
@@ -26,6 +43,8 @@ export interface Command<O> {
   readonly usage: readonly string[];
   /** Options that it accepts: `dry-run` for `--dry-run`. */
   readonly flags?: readonly CommandFlag[];
+  /** Flags of its own by their names, lower-case words joined by `-`: `{ since: { value: 'DATE', summary: '…' } }`. */
+  readonly ownFlags?: Readonly<Record<string, OwnFlag>>;
   /**
    * Exit status 1 when it throws, and 2 for a `usageError`.
    *
@@ -34,11 +53,21 @@ export interface Command<O> {
   run(input: CommandInput<O>): Promise<void>;
 }
 
+/** A flag of a plugin's command: `--since DATE`, or `--all`. */
+export interface OwnFlag {
+  /** One line for the help. */
+  readonly summary: string;
+  /** Name of its value in the help: `DATE`. Without one it takes no value. */
+  readonly value?: string;
+}
+
 export interface CommandInput<O> {
   /** The words after the name of the command. */
   readonly args: readonly string[];
   /** The given ones of its options. */
   readonly flags?: ReadonlySet<CommandFlag> | undefined;
+  /** The given ones of its own flags: the value, true for one that takes none. */
+  readonly values: Readonly<Record<string, string | true>>;
   /** Validated options of the plugin. */
   readonly options: O;
   readonly configuration: CommandConfiguration;

@@ -1,5 +1,4 @@
-import type { CommandInput } from './command.js';
-import type { CommandLine } from './command-line.js';
+import { type CommandLine, type PluginCall, pluginCall } from './command-line.js';
 import { systemClock } from '../clock.js';
 import type { LoadedConfiguration } from '../config/load.js';
 import { shareDataFolder } from '../host/data-folder.js';
@@ -14,29 +13,22 @@ import { ProcessTerminal } from './terminal.js';
  *
  * @throws usage error when no plugin has it
  */
-export async function runPluginCommand(
-  { words, options, flags, settings }: CommandLine,
-  place: CommandEnvironment,
-): Promise<void> {
-  const [name = '', ...args] = words;
-  const configuration = await configure(options, place);
+export async function runPluginCommand(line: CommandLine, place: CommandEnvironment): Promise<void> {
+  const [name = ''] = line.words;
+  const configuration = await configure(line.options, place);
   for (const plugin of configuration.plugins) {
     const command = plugin.commands.find((candidate) => candidate.name === name);
     if (command === undefined) continue;
-    const accepted: readonly string[] = command.flags ?? [];
-    for (const flag of [...flags, ...settings.keys()]) {
-      if (!accepted.includes(flag)) throw usageError(`postern ${name} takes no --${flag}.`);
-    }
-    return runAsOwner(plugin, command, { args, flags }, configuration);
+    return runAsOwner(plugin, command, pluginCall(command, line.argv), configuration);
   }
-  throw usageError(`There is no command ${name}. See postern --help.`);
+  throw line.unknown ?? usageError(`There is no command ${name}. See postern --help.`);
 }
 
 /** Calls a running server; without one this process holds the lock of the data folder while the command runs. */
 async function runAsOwner(
   plugin: Plugin,
   command: PluginCommand,
-  { args, flags }: Pick<CommandInput<unknown>, 'args' | 'flags'>,
+  call: PluginCall,
   configuration: LoadedConfiguration,
 ): Promise<void> {
   const terminal = new ProcessTerminal();
@@ -44,8 +36,7 @@ async function runAsOwner(
   const { owner, lock } = await shareDataFolder(data);
   try {
     await command.run({
-      args,
-      flags,
+      ...call,
       options: configuration.options.get(plugin.name),
       configuration: { data, domains },
       terminal,

@@ -1,4 +1,5 @@
 import { isAbsolute } from 'node:path';
+import { serverFlags } from '../cli/command.js';
 import type { Services } from '../contracts/service.js';
 
 /** Fields of a plugin as JavaScript may have set them. */
@@ -47,17 +48,24 @@ function serviceComplaints(key: string, services: Services): readonly string[] {
 
 function commandComplaints(commands: unknown, taken: ReadonlySet<string>): readonly string[] {
   if (!Array.isArray(commands)) return ['commands: not a list.'];
-  return (commands as readonly Readonly<Record<'name' | 'usage' | 'run', unknown>>[]).flatMap(
-    ({ name, usage, run }) => {
+  return (commands as readonly Readonly<Record<'name' | 'usage' | 'run' | 'ownFlags', unknown>>[]).flatMap(
+    ({ name, usage, run, ownFlags }) => {
       if (typeof name !== 'string' || !/^[a-z][a-z0-9-]*$/.test(name)) {
         return [`commands: ${JSON.stringify(name)} is not one lower-case word.`];
       }
       if (taken.has(name)) return [`commands: ${name} is a command of the server itself.`];
       if (typeof run !== 'function' || !Array.isArray(usage))
         return [`commands: ${name} needs usage, a list of lines, and run, a function.`];
-      return [];
+      return Object.entries(ownFlags ?? {}).flatMap(([flag, about]) => ownFlagComplaints(name, flag, about));
     },
   );
+}
+
+function ownFlagComplaints(command: string, flag: string, about: unknown): readonly string[] {
+  const where = `commands: ${command}, --${flag}`;
+  if (!/^[a-z][a-z0-9]+(-[a-z0-9]+)*$/.test(flag)) return [`${where} is not lower-case words with "-" between them.`];
+  if (Object.hasOwn(serverFlags, flag)) return [`${where} is a flag of the server itself.`];
+  return has(about, 'summary') ? [] : [`${where} has no summary.`];
 }
 
 const has = (value: unknown, key: string): boolean => typeof value === 'object' && value !== null && key in value;

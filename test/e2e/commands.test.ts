@@ -142,6 +142,34 @@ describe('every command', { concurrency: 2 }, () => {
       fails(await postern(...words), 2, /\S/);
   });
 
+  test('of a plugin of the site has flags, help and completion', async (t) => {
+    const folder = await temporaryFolder(t);
+    const plugin = `import { definePlugin } from 'postern/plugin';
+      export default definePlugin({ name: 'report', setup() {}, commands: [{
+        name: 'report', summary: 'Prints a report', usage: ['postern report make NAME [--since DATE] [--all]'],
+        ownFlags: { since: { value: 'DATE', summary: 'from that day' }, all: { summary: 'of all domains' } },
+        async run({ args, values, terminal }) { terminal.print(JSON.stringify({ args, ...values })); },
+      }] });`;
+    await writeFile(join(folder, 'report.mjs'), plugin);
+    await writeFile(join(folder, 'postern.json5'), `{ sitePlugins: ['./report.mjs'], data: 'data' }`);
+    await mkdir(join(folder, 'data'), { mode: 0o700 });
+    const postern = (...args: readonly string[]) => runPostern(args, { cwd: folder });
+    const words = ['report', 'make', '--since', '2026-01-01', 'x', '--all'];
+    assert.equal(succeeds(await postern(...words)), '{"args":["make","x"],"since":"2026-01-01","all":true}\n');
+    fails(await postern('report', '--until', 'x'), 2, /--until/);
+    fails(await postern('report', '--json'), 2, /postern report takes no --json\./);
+    fails(await postern('status', '--since', 'x'), 2, /--since/);
+    fails(await postern('--since', 'x'), 2, /--since/);
+    const help = succeeds(await postern('report', '--since', 'x', '--help'));
+    assert.match(help, /^Prints a report\n\nUsage:\n.*\n\nOptions\n {2}--since DATE {2}from that day\n {2}--all /);
+    for (const [shell, own] of [
+      ['bash', 'report) words="$words --since --all"'],
+      ['zsh', 'report) compadd -- --since --all'],
+      ['fish', `'__fish_seen_subcommand_from report' -l since`],
+    ] as const)
+      assert.ok(succeeds(await postern('completion', shell)).includes(own), shell);
+  });
+
   test('has help of its own', async (t) => {
     const folder = await temporaryFolder(t);
     const help = succeeds(await runPostern(['queue', '--help'], { cwd: folder }));

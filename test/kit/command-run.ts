@@ -1,4 +1,5 @@
 import type { CommandInput, Terminal } from '../../core/cli/command.js';
+import { pluginCall } from '../../core/cli/command-line.js';
 import type { OwnerCall } from '../../core/contracts/server.js';
 import type { PluginCommand } from '../../core/plugin.js';
 import { exitStatusOf, isProblem, isStartError } from '../../core/problem.js';
@@ -37,7 +38,12 @@ class ScriptedTerminal implements Terminal {
   }
 }
 
-export interface CommandRunInput extends Omit<CommandInput<unknown>, 'terminal' | 'owner'> {
+export interface CommandRunInput extends Omit<
+  CommandInput<unknown>,
+  'terminal' | 'owner' | 'args' | 'flags' | 'values'
+> {
+  /** The name of the command and what follows it, flags among it. */
+  readonly words: readonly string[];
   /** What is typed when the command asks, one after the other; then nothing. */
   readonly answers: readonly string[];
   readonly owner: OwnerCall;
@@ -45,10 +51,10 @@ export interface CommandRunInput extends Omit<CommandInput<unknown>, 'terminal' 
 
 /** Runs a command beside a server that runs. Rejects with what the command does not mean for the operator. */
 export async function runCommand(command: PluginCommand, input: CommandRunInput): Promise<CommandResult> {
-  const { answers, ...given } = input;
+  const { answers, words, ...rest } = input;
   const terminal = new ScriptedTerminal(answers);
   try {
-    await command.run({ ...given, terminal });
+    await command.run({ ...rest, ...pluginCall(command, words), terminal });
     return { status: 0, output: terminal.printed.join(''), error: '' };
   } catch (error) {
     if (!isStartError(error) && !isProblem(error)) throw error;

@@ -150,13 +150,13 @@ export class DrivenSite {
     words: readonly string[],
     { answers = [] }: { readonly answers?: readonly string[] } = {},
   ): Promise<CommandResult> {
-    const [name, ...args] = words;
+    const [name = ''] = words;
     const { plugin, server, clock } = this.#parts;
     const command = plugin.commands.find((one) => one.name === name);
-    if (command === undefined) throw new Error(`The plugin ${plugin.name} has no command ${name ?? ''}.`);
+    if (command === undefined) throw new Error(`The plugin ${plugin.name} has no command ${name}.`);
     const { data, domains, options } = server.app.configuration.current;
     return runCommand(command, {
-      args,
+      words,
       answers,
       clock,
       options: options.get(plugin.name),

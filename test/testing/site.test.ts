@@ -37,10 +37,13 @@ const counting = definePlugin({
       name: 'tally',
       summary: 'Counts',
       usage: ['postern tally NAME'],
-      async run({ args: [name], options, owner, terminal, configuration }) {
+      flags: ['json'],
+      ownFlags: { by: { value: 'N', summary: 'how many to add' }, 'dry-count': { summary: 'adds nothing' } },
+      async run({ args: [name], options, values, flags, owner, terminal, configuration }) {
         if (name === undefined) throw startError('postern tally NAME');
         if (name === 'nobody') throw problem('not-found', 'Nobody is not counted.');
         if (name === 'bug') throw new TypeError('a bug');
+        if (name === 'flags') return terminal.print(JSON.stringify({ ...values, json: flags?.has('json') === true }));
         const sure = await terminal.ask('Sure? ');
         const answer = await owner?.('GET', '/openapi.json');
         terminal.print(`${name} ${options.step} ${sure} ${answer?.status} ${configuration.domains.join()}`);
@@ -135,6 +138,24 @@ describe('a driven site', () => {
     });
     const site = await drive(filing, { test: t });
     await assert.rejects(site.reconfigure({ size: 2 }), /filing takes them by a restart\. It keeps files of its own/);
+  });
+
+  test('gives a command its flags', async (t) => {
+    const site = await drive(counting, { test: t });
+    const flags = async (...words: string[]) => (await site.command(['tally', 'flags', ...words])).output.trim();
+    assert.equal(await flags(), '{"json":false}');
+    assert.equal(await flags('--by', '3', '--dry-count', '--json'), '{"by":"3","dry-count":true,"json":true}');
+    assert.equal(await flags('--by=--json'), '{"by":"--json","json":false}');
+    for (const [words, error] of [
+      [['--by'], /--by/],
+      [['--dry-count=yes'], /--dry-count/],
+      [['--bye', '3'], /Unknown option '--bye'/],
+      [['--dry-run'], /postern tally takes no --dry-run/],
+    ] as const) {
+      const refused = await site.command(['tally', 'flags', ...words]);
+      assert.equal(refused.status, 2);
+      assert.match(refused.error, error);
+    }
   });
 
   test('runs a command as the terminal does', async (t) => {

@@ -1,6 +1,23 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kitComplaint } from '../../../core/host/declaration.js';
+import { definePlugin, type OwnFlag } from '../../../core/plugin.js';
+import { declarationComplaints, kitComplaint } from '../../../core/host/declaration.js';
+
+test('flags of a command are words of their own with a summary', () => {
+  const complaints = (ownFlags: Readonly<Record<string, OwnFlag>>) =>
+    declarationComplaints(
+      definePlugin({
+        name: 'report',
+        setup() {},
+        commands: [{ name: 'report', summary: 'x', usage: [], ownFlags, run: () => Promise.resolve() }],
+      }),
+    );
+  assert.deepEqual(complaints({ 'since-day': { summary: 'x' }, all: { value: 'X', summary: 'x' } }), []);
+  assert.match(complaints({ Since: { summary: 'x' } }).join(), /--Since is not lower-case words/);
+  assert.match(complaints({ s: { summary: 'x' } }).join(), /--s is not lower-case words/);
+  assert.match(complaints({ json: { summary: 'x' } }).join(), /--json is a flag of the server itself/);
+  assert.match(complaints({ since: {} as OwnFlag }).join(), /--since has no summary/);
+});
 
 const range = { oldest: '1.2', newest: '2.3' };
 

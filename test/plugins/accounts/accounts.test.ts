@@ -144,6 +144,7 @@ test('the command does the same, without a server and with one', async (t) => {
     command.run({
       args,
       flags: new Set(flags),
+      values: {},
       options: {},
       configuration: { data, domains: ['localhost'] },
       terminal: {

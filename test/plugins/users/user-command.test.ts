@@ -28,6 +28,7 @@ async function openTerminal(test: Ending) {
     const ask = () => Promise.resolve(lines.shift() ?? '');
     return userCommand.run({
       args: args.split(' ').filter((word) => word !== ''),
+      values: {},
       options: UsersOptions.parse({}),
       configuration: { data, domains: ['example.org'] },
       terminal: { interactive, print: (text) => printed.push(text), ask, askSecret: ask },
