@@ -42,7 +42,11 @@ for (const name of examples) {
       const [, config = ''] = /```json5\n(.*?)```/s.exec(read(folder, name, 'README.md')) ?? [];
       await writeFile(join(site, 'postern.json5'), config);
       await symlink(join(folder, name), join(site, name));
-      const env = { WEBHOOK_SECRET: 'a secret of the two' };
+      const env = {
+        WEBHOOK_SECRET: 'a secret of the two',
+        API_TOKEN: 'a token for the API',
+        SRS_SECRET: 'a key that nobody knows',
+      };
       const { code, stdout, stderr } = await runPostern(['plugin', 'check', `./${name}`], { cwd: site, env });
       assert.equal(code, 0, stdout + stderr);
       assert.match(stdout, new RegExp(`^  ${name}$`, 'm'));
