@@ -98,11 +98,12 @@ export class Pipeline {
   }
 
   /**
-   * Throws a start error for invalid options: an unknown stage or phase, an invalid limit, a cycle of before and after.
+   * Throws a start error for invalid options: one that there is not, an unknown stage or phase, an invalid limit, a cycle
+   * of before and after.
    */
   on<S extends Stage>(plugin: string, stage: S, options: HookOptions, hook: Hook<S>): Undo {
     const place = { ...options, plugin, timeLimitMs: options.timeLimitMs ?? this.#timeLimitMs };
-    refuseBadPlace(plugin, stage, place, hook);
+    refuseBadPlace(plugin, stage, { options, ...place }, hook);
     const registered = new RegisteredHook(stage, place, hook, {
       log: this.#log,
       clock: this.#clock,
@@ -227,11 +228,26 @@ export class Pipeline {
   }
 }
 
+const hookOptions: Readonly<Record<keyof HookOptions, true>> = {
+  order: true,
+  before: true,
+  after: true,
+  signedIn: true,
+  timeLimitMs: true,
+};
+
 /** Site plugins are JavaScript, so this checks at run time what the compiler checks for others. */
-function refuseBadPlace(plugin: string, stage: string, place: HookOptions, hook: unknown): void {
-  const { order = 'policy', timeLimitMs = 0 } = place;
+function refuseBadPlace(
+  plugin: string,
+  stage: string,
+  { options, order = 'policy', timeLimitMs = 0 }: HookOptions & { readonly options: HookOptions },
+  hook: unknown,
+): void {
   const refuse = (sentence: string) => startError(`Plugin ${plugin}, hook of ${stage}: ${sentence}`);
   if (!stages.some((known) => known === stage)) throw refuse(`there is no such stage; stages: ${stages.join(', ')}.`);
+  const strange = Object.keys(options).find((key) => !Object.hasOwn(hookOptions, key));
+  if (strange !== undefined)
+    throw refuse(`there is no option ${strange}; options: ${Object.keys(hookOptions).join(', ')}.`);
   if (!phases.includes(order)) throw refuse(`there is no phase ${order}; phases: ${phases.join(', ')}.`);
   if (!Number.isInteger(timeLimitMs) || timeLimitMs < 1 || timeLimitMs > maxTimeLimitMs) {
     throw refuse(`timeLimitMs must be 1 to ${maxTimeLimitMs}.`);

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative, sep } from 'node:path';
+import { kitVersion } from '../../core/host/declaration.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { startError } from '../../core/problem.js';
 
@@ -133,6 +134,8 @@ function manifest({ name }: PluginName, extension: string) {
     name,
     version: '0.1.0',
     private: true,
+    keywords: ['postern-plugin'],
+    postern: { kit: kitVersion },
     type: 'module',
     main: `index.${extension}`,
     scripts: { test: 'postern plugin test .' },

@@ -90,6 +90,10 @@ export class Trial {
       if (own.some((plugin) => plugin.name === name)) this.#fault(startError(why, cause));
       else this.#warning(why);
     }
+    for (const { plugin = '', msg = '' } of this.#log.map(faultOf)) {
+      if (msg.startsWith('a plugin uses a deprecated form') && own.some(({ name }) => name === plugin))
+        this.#warning(`${plugin}: ${msg}`);
+    }
     this.#plugins = own.map((plugin) => outlineOfPlugin(plugin, app));
     if (path === null) this.#pipeline = await pipelineOf(app);
     else await this.#lookAt(own, configuration, app);

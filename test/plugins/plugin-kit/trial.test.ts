@@ -102,6 +102,10 @@ const mistakes: Readonly<Record<string, Subject & { readonly says: RegExp }>> = 
     code: plugin("setup({ smtp }) { smtp.on('rcpt', () => next()); }"),
     says: /^error - Plugin subject, hook of rcpt: there is no such stage/,
   },
+  'a hook option that there is not': {
+    code: plugin("setup({ smtp }) { smtp.on('rcptTo', { signedin: true }, () => next()); }"),
+    says: /^error - Plugin subject, hook of rcptTo: there is no option signedin; options: order, before, .*signedIn/,
+  },
   'an access that there is not': {
     code: mounting("access: 'reed', handle: () => ({})"),
     says: /^error - Plugin subject, endpoint GET \/subject: there is no access "reed"/,
@@ -215,6 +219,12 @@ describe('postern plugin check', { concurrency: 2 }, () => {
     const lines = told(await tried(t, { code: plugin("reloads: 'replace', setup() {}") }));
     assert.equal(lines.length, 1);
     assert.match(lines[0] ?? '', /^warning - subject, reloads: no such key is known; keys: name, .*reload, setup\.$/);
+  });
+
+  test('warns of a deprecated form', async (t) => {
+    const lines = told(await tried(t, { code: plugin('kit: 1, setup() {}') }));
+    assert.equal(lines.length, 1);
+    assert.match(lines[0] ?? '', /^warning - subject: a plugin uses a deprecated form: kit as a whole number;/);
   });
 
   test('warns of other plugins of the site that fail, which is no mistake of this one', async (t) => {
