@@ -50,14 +50,19 @@ export const scanners = definePlugin({
     async function ask(/** @type {string} */ scanner, scan) {
       const finding = await scan().catch((err) => {
         log.warn({ scanner, err }, 'a scanner does not answer');
-        return /** @type {Finding} */ ({ what: 'away', why: `${scanner} does not answer.` });
+        return { what: /** @type {const} */ ('away'), why: `${scanner} does not answer.` };
       });
       if (finding.what === 'away') down.set(scanner, finding.why);
       else down.delete(scanner);
       scans.inc({ scanner, result: finding.what });
       return finding;
     }
-    return { reconfigure: (next) => void ((options = next), down.clear()) };
+    return {
+      reconfigure(next) {
+        options = next;
+        down.clear();
+      },
+    };
   },
 });
 
