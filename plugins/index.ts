@@ -4,6 +4,7 @@ import { acme } from './acme/index.js';
 import { clientQueue } from './client-queue/index.js';
 import { config } from './config/index.js';
 import { lmtp } from './upstream/lmtp/index.js';
+import { mtaSts } from './mta-sts/index.js';
 import { monitoring } from './monitoring/index.js';
 import { pipeline } from './pipeline/index.js';
 import { proxy } from './upstream/proxy/index.js';
@@ -23,5 +24,6 @@ export const builtIns: readonly Plugin[] = [
   pipeline,
   trace,
   acme,
+  mtaSts,
   monitoring,
 ];

@@ -18,6 +18,8 @@ export interface MailZoneInput {
   /** Public addresses of the server; empty when unknown. */
   readonly addresses: readonly string[];
   readonly dkim: readonly DkimPublication[];
+  /** Text of the MTA-STS policy that this server serves; undefined when it serves none. */
+  readonly stsPolicy: string | undefined;
 }
 
 /** A key that signs, and what its record says. */
@@ -55,16 +57,24 @@ export const tlsReportRecord = (domain: string): ZoneRecord => ({
   purpose: 'TLS-RPT: other servers report failures of TLS to postmaster',
 });
 
-/** What `https://mta-sts.DOMAIN/.well-known/mta-sts.txt` should say (RFC 8461 §3.2). */
-export const mtaStsPolicy = (hostname: string): string =>
-  ['version: STSv1', 'mode: testing', `mx: ${hostname}`, 'max_age: 604800', ''].join('\r\n');
-
-/** The id changes with the policy (RFC 8461 §3.1). */
-export const mtaStsRecord = (domain: string, hostname: string): ZoneRecord => ({
+/**
+ * The record that tells other servers of the policy; its id changes with the policy alone (RFC 8461 §3.1).
+ *
+ * @param text of the policy
+ */
+export const mtaStsRecord = (domain: string, text: string): ZoneRecord => ({
   name: `_mta-sts.${domain}`,
   type: 'TXT',
-  value: `v=STSv1; id=${createHash('sha256').update(mtaStsPolicy(hostname)).digest('hex').slice(0, 16)}`,
-  purpose: `MTA-STS: once https://mta-sts.${domain}/.well-known/mta-sts.txt has a policy`,
+  value: `v=STSv1; id=${createHash('sha256').update(text).digest('hex').slice(0, 16)}`,
+  purpose: `MTA-STS: https://mta-sts.${domain}/.well-known/mta-sts.txt has a policy`,
+});
+
+/** The host of the policy; its certificate must have this name (RFC 8461 §3.3). */
+export const stsHostRecord = (domain: string, hostname: string): ZoneRecord => ({
+  name: `mta-sts.${domain}`,
+  type: 'CNAME',
+  value: hostname,
+  purpose: 'MTA-STS: this server has the policy, under https with a certificate for that name',
 });
 
 export const dkimRecord = (domain: string, { selector, text }: DkimPublication): ZoneRecord => ({
@@ -75,7 +85,7 @@ export const dkimRecord = (domain: string, { selector, text }: DkimPublication):
 });
 
 /** All records that the mail of a domain needs. */
-export function mailZone({ domain, hostname, addresses, dkim }: MailZoneInput): readonly ZoneRecord[] {
+export function mailZone({ domain, hostname, addresses, dkim, stsPolicy }: MailZoneInput): readonly ZoneRecord[] {
   return [
     mxRecord(domain, hostname),
     ...addresses.map((value) => ({
@@ -88,8 +98,7 @@ export function mailZone({ domain, hostname, addresses, dkim }: MailZoneInput): 
     ...dkim.map((publication) => dkimRecord(domain, publication)),
     dmarcRecord(domain),
     tlsReportRecord(domain),
-    mtaStsRecord(domain, hostname),
-    { name: `mta-sts.${domain}`, type: 'CNAME', value: hostname, purpose: 'MTA-STS: the web server with the policy' },
+    ...(stsPolicy === undefined ? [] : [mtaStsRecord(domain, stsPolicy), stsHostRecord(domain, hostname)]),
   ];
 }
 

@@ -11,6 +11,8 @@ export interface EndpointRequest {
   readonly id: string;
   readonly account: Account | null;
   readonly remoteAddress: string;
+  /** Name in the `Host` field, in lower case without a port. */
+  readonly host: string | undefined;
   readonly path: string;
   readonly representation: Representation;
   /** htmx asked for the page: the view renders its fragment. */

@@ -7,7 +7,7 @@ import { negotiate, prefersHtml } from './negotiation.js';
 import type { HttpSettings } from './options.js';
 import { listPath } from './pages.js';
 import { pageField } from './form-refill.js';
-import { parseFields } from './request-checks.js';
+import { hostName, parseFields } from './request-checks.js';
 import { isPageForm } from './response.js';
 import { schemaOf, type MatchedRoute } from './routes.js';
 import { validate } from './validation.js';
@@ -77,6 +77,9 @@ export function readInput(
       id: ctx.state.exchange.id,
       account: ctx.state.exchange.account,
       remoteAddress: ctx.state.exchange.remoteAddress,
+      get host() {
+        return hostName(ctx.get('Host'));
+      },
       path: ctx.path,
       get listPath() {
         return listPath(ctx);

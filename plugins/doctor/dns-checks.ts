@@ -2,20 +2,13 @@ import { systemTimers } from '../../core/clock.js';
 import type { Dns } from '../../core/contracts/dns.js';
 import { advice, type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
 import { ownAddresses } from '../../core/dns/mail-routes.js';
-import {
-  dmarcRecord,
-  mtaStsRecord,
-  mxRecord,
-  spfRecord,
-  tlsReportRecord,
-  zoneLine,
-  type ZoneRecord,
-} from '../../core/dns/mail-zone.js';
+import { dmarcRecord, mxRecord, spfRecord, tlsReportRecord, zoneLine } from '../../core/dns/mail-zone.js';
 import { DnsLookups } from '../../core/dns/plugin-dns.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { isLoopbackHost } from '../../core/http/request-checks.js';
 import { normalAddress } from '../../core/net/ip-address.js';
 import type { CoreCheck, DoctorContext } from './doctor-context.js';
+import { stsFindings } from './mta-sts-checks.js';
 
 const answerMs = 5000;
 const maxDomains = 30;
@@ -44,7 +37,7 @@ async function dns(context: DoctorContext): Promise<readonly Finding[]> {
   const here = { hostname, addresses: [...addresses, ...ownAddresses().map(normalAddress)], sends: addresses };
   const parts = await Promise.all([
     isPublicName(hostname) ? hostFindings(lookups, hostname, addresses) : [noName(hostname)],
-    ...domains.map((domain) => domainFindings(lookups, domain, here)),
+    ...domains.map((domain) => domainFindings(lookups, domain, here, configuration)),
   ]);
   return [...(broken === undefined ? [] : [broken]), ...parts.flat()];
 }
@@ -118,19 +111,24 @@ interface Here {
 }
 
 /** Records of a local domain: where its mail goes, and who may send it. */
-async function domainFindings(lookups: Dns, domain: string, here: Here): Promise<readonly Finding[]> {
+async function domainFindings(
+  lookups: Dns,
+  domain: string,
+  here: Here,
+  configuration: DoctorContext['configuration'],
+): Promise<readonly Finding[]> {
   const { status } = await lookups.lookup(domain, 'MX');
   if (status === 'nxdomain') {
     const is = `The domain ${domain} does not exist in the DNS: nobody can send mail to it.`;
     return [trouble(is, `Register it, and add the record ${mxLine(domain, here)}`)];
   }
-  return Promise.all([
+  const findings = await Promise.all([
     exchange(lookups, domain, here),
     spf(lookups, domain, here),
     dmarc(lookups, domain),
-    policyRecord(lookups, mtaStsRecord(domain, here.hostname), /^v=STSv1\s*;\s*id=[a-z0-9]{1,32}\s*;?$/i, 'MTA-STS'),
-    policyRecord(lookups, tlsReportRecord(domain), /^v=TLSRPTv1\s*;\s*rua=(?:mailto|https):.+$/i, 'TLS-RPT'),
+    tlsReports(lookups, domain),
   ]);
+  return [...findings, ...(await stsFindings(lookups, domain, configuration))];
 }
 
 const mxLine = (domain: string, { hostname }: Here): string => zoneLine(mxRecord(domain, hostname));
@@ -220,16 +218,17 @@ async function dmarc(lookups: Dns, domain: string): Promise<Finding> {
   return trouble(`The DMARC record of ${domain} cannot be understood.`, `Let there be one: ${todo}`);
 }
 
-/** A record that exists only once, whose values differ from site to site (RFC 8461 §3.1, RFC 8460 §3). */
-async function policyRecord(lookups: Dns, record: ZoneRecord, valid: RegExp, kind: string): Promise<Finding> {
+/** RFC 8460 §3; where the reports go differs from site to site. */
+async function tlsReports(lookups: Dns, domain: string): Promise<Finding> {
+  const record = tlsReportRecord(domain);
   const { status, records } = await lookups.lookup(record.name, 'TXT');
-  if (status === 'failed') return skipped(`The ${kind} record ${record.name} could not be looked up.`);
-  const version = record.value.slice(0, record.value.indexOf(';'));
-  const found = textsOf(records).filter((text) => text.startsWith(version));
+  if (status === 'failed') return skipped(`The TLS-RPT record ${record.name} could not be looked up.`);
+  const found = textsOf(records).filter((text) => text.startsWith('v=TLSRPTv1'));
   const todo = `Add the record ${zoneLine(record)}`;
-  if (found.length === 0) return advice(`There is no ${kind} record ${record.name}.`, todo);
-  if (found.length === 1 && valid.test(found[0] ?? '')) return fine(`The ${kind} record ${record.name} is there.`);
-  return trouble(`The ${kind} record ${record.name} cannot be understood.`, `Let there be one: ${zoneLine(record)}`);
+  if (found.length === 0) return advice(`There is no TLS-RPT record ${record.name}.`, todo);
+  const isValid = found.length === 1 && /^v=TLSRPTv1\s*;\s*rua=(?:mailto|https):.+$/i.test(found[0] ?? '');
+  if (isValid) return fine(`The TLS-RPT record ${record.name} is there.`);
+  return trouble(`The TLS-RPT record ${record.name} cannot be understood.`, `Let there be one: ${zoneLine(record)}`);
 }
 
 const textsOf = (records: readonly (readonly string[])[]): readonly string[] =>

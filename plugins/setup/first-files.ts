@@ -94,8 +94,8 @@ ${signing}
         ],
       },
     },
-    // A certificate from Let's Encrypt, once port 80 of this name reaches the pages: docs/tls.md.
-    // acme: { names: ['${hostname}'], termsAgreed: true },
+    // A certificate from Let's Encrypt, once port 80 of these names reaches the pages: docs/tls.md.
+    // acme: { names: ['${hostname}', 'mta-sts.${domain}'], termsAgreed: true },
   },
 }
 `;

@@ -1,5 +1,6 @@
 import { ownAddresses } from '../../core/dns/mail-routes.js';
-import { mailZone, mtaStsPolicy, zoneLine, type ZoneRecord } from '../../core/dns/mail-zone.js';
+import { mailZone, zoneLine, type ZoneRecord } from '../../core/dns/mail-zone.js';
+import { StsPolicyOptions, stsPolicyText } from '../../core/dns/mta-sts.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
 import type { CommandEnvironment } from '../../core/cli/command.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
@@ -38,9 +39,11 @@ export async function zonesOf(configuration: LoadedConfiguration, domain?: strin
   if (wanted.length === 0) throw startError('The configuration has no domain of the DNS: see postern init.');
   const hostname = configuration.hostname.toLowerCase();
   const addresses = ownAddresses().filter((address) => !isPrivateAddress(address));
-  return wanted.map((name) => {
-    const dkim = keys.filter((key) => key.domain === name);
-    return { domain: name, hostname, addresses, records: mailZone({ domain: name, hostname, addresses, dkim }) };
+  const sts = StsPolicyOptions.safeParse(configuration.options.get('mta-sts')).data;
+  const shared = { hostname, addresses, stsPolicy: sts && stsPolicyText(sts, hostname) };
+  return wanted.map((domain) => {
+    const dkim = keys.filter((key) => key.domain === domain);
+    return { domain, hostname, addresses, records: mailZone({ domain, dkim, ...shared }) };
   });
 }
 
@@ -69,11 +72,6 @@ function zoneText({ domain, hostname, addresses, records }: DomainZone): string 
     `; Records for the mail of ${domain}`,
     ...lines,
     ...addressAdvice(hostname, addresses).map((line) => `; ${line}`),
-    `; https://mta-sts.${domain}/.well-known/mta-sts.txt should say:`,
-    ...mtaStsPolicy(hostname)
-      .trimEnd()
-      .split('\r\n')
-      .map((line) => `;   ${line}`),
   ].join('\n');
 }
 

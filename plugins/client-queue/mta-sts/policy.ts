@@ -53,13 +53,6 @@ export function parsePolicy(text: string): StsPolicy | undefined {
   return servers.size > 0 && servers.size <= maxServers ? { mode, mx: [...servers], maxAge } : undefined;
 }
 
-/** True when the policy allows that server (RFC 8461 §4.1): a wildcard is exactly one label, the first. */
-export function allowsServer({ mx }: Pick<StsPolicy, 'mx'>, host: string): boolean {
-  const name = host.toLowerCase().replace(/\.$/, '');
-  const below = name.slice(name.indexOf('.'));
-  return mx.some((allowed) => (allowed.startsWith('*.') ? allowed.slice(1) === below : allowed === name));
-}
-
 const Kept = z.strictObject({
   id: z.string(),
   mode: z.enum(['enforce', 'testing', 'none']),

@@ -2,11 +2,12 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
+import { allowsServer } from '../../../core/dns/mta-sts.js';
 import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import { fetchPolicy, type PolicyFetchContext } from './policy-fetch.js';
-import { allowsServer, type KeptPolicy, parsePolicy, policyId, readPolicies, writePolicies } from './policy.js';
+import { type KeptPolicy, parsePolicy, policyId, readPolicies, writePolicies } from './policy.js';
 
 interface StsPoliciesInput {
   /** Absolute path of `mta-sts.json`. */

@@ -12,6 +12,7 @@ describe('the records of a mail domain', () => {
       hostname: 'mail.example.net',
       addresses: ['192.0.2.1', '2001:db8::1'],
       dkim: [{ selector: 's1', text: 'v=DKIM1; k=ed25519; p=AAAA' }],
+      stsPolicy: 'version: STSv1',
     });
     assert.deepEqual(
       records.map(zoneLine).filter((line) => !line.startsWith('_mta-sts.')),
@@ -29,10 +30,21 @@ describe('the records of a mail domain', () => {
   });
 
   test('have an id of the MTA-STS policy that changes with the policy alone', () => {
-    const id = (domain: string, hostname: string) => /; id=(\w+)$/.exec(mtaStsRecord(domain, hostname).value)?.[1];
-    assert.match(id('example.org', 'mail.example.org') ?? '', /^[a-z0-9]{1,32}$/);
-    assert.equal(id('example.org', 'mail.example.org'), id('example.net', 'mail.example.org'));
-    assert.notEqual(id('example.org', 'mail.example.org'), id('example.org', 'mx.example.org'));
+    const id = (domain: string, policy: string) => /; id=(\w+)$/.exec(mtaStsRecord(domain, policy).value)?.[1];
+    assert.match(id('example.org', 'mx: a') ?? '', /^[a-z0-9]{1,32}$/);
+    assert.equal(id('example.org', 'mx: a'), id('example.net', 'mx: a'));
+    assert.notEqual(id('example.org', 'mx: a'), id('example.org', 'mx: b'));
+  });
+
+  test('have none for MTA-STS where this server has no policy', () => {
+    const records = mailZone({
+      domain: 'example.org',
+      hostname: 'mail.example.org',
+      addresses: [],
+      dkim: [],
+      stsPolicy: undefined,
+    });
+    assert.ok(records.every(({ name }) => !name.includes('mta-sts')));
   });
 
   test('are split where a string would have more than 255 octets, and quoted', () => {

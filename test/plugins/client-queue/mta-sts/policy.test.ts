@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { allowsServer, parsePolicy, policyId } from '../../../../plugins/client-queue/mta-sts/policy.js';
+import { allowsServer } from '../../../../core/dns/mta-sts.js';
+import { parsePolicy, policyId } from '../../../../plugins/client-queue/mta-sts/policy.js';
 
 const whole = 'version: STSv1\r\nmode: enforce\r\nmx: mx1.example.net\r\nmx: *.Example.org\r\nmax_age: 86400\r\n';
 

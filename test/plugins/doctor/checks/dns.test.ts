@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
+import { mtaStsRecord } from '../../../../core/dns/mail-zone.js';
+import { StsPolicyOptions, stsPolicyText } from '../../../../core/dns/mta-sts.js';
+import { selfSigned } from '../../../support/certificate.js';
 import type { Zone } from '../../../support/dns-server.js';
 import { Examined } from '../examined.js';
 
@@ -110,7 +113,7 @@ describe('what the doctor finds in the DNS', { concurrency: 4 }, () => {
       '_smtp._tls.acme.org': { TXT: [rpt] },
     });
     const good = await found(t, zone('v=STSv1; id=2026a;', 'v=TLSRPTv1; rua=https://reports.acme.org/tls'));
-    has(good, /^ok: The MTA-STS record _mta-sts\.acme\.org is there/);
+    has(good, /^advice: The MTA-STS record _mta-sts\.acme\.org has not the id of the policy of this server/);
     has(good, /^ok: The TLS-RPT record _smtp\._tls\.acme\.org is there/);
     const missing = await found(t, healthy);
     has(
@@ -136,5 +139,56 @@ describe('what the doctor finds in the DNS', { concurrency: 4 }, () => {
   test('what a record holds moves no cursor and shows no secret', async (t) => {
     const zone: Zone = { ...healthy, '34.216.184.93.in-addr.arpa': { PTR: ['a\u001B[2Jb.provider.net'] } };
     assert.ok((await found(t, zone)).every((finding) => !finding.includes('\u001B')));
+  });
+});
+
+describe('what the doctor finds of the MTA-STS policy', { concurrency: 4 }, () => {
+  const policed = (policy: object | false, more: Zone = {}, http: object = {}): readonly [zone: Zone, text: string] => {
+    const { value } = mtaStsRecord(
+      'acme.org',
+      stsPolicyText(StsPolicyOptions.parse(policy === false ? {} : policy), 'mail.acme.org'),
+    );
+    const text = { hostname: 'mail.acme.org', domains: ['acme.org'], http, plugins: { 'mta-sts': policy } };
+    const zone = { ...healthy, '_mta-sts.acme.org': { TXT: [value] }, 'mta-sts.acme.org': { A: ['93.184.216.34'] } };
+    return [{ ...zone, ...more }, JSON.stringify({ ...text, smtp: { listeners: [{ host: '0.0.0.0', port: 0 }] } })];
+  };
+
+  test('a record that agrees with it, and one of another policy', async (t) => {
+    const [zone, text] = policed({ mode: 'enforce' });
+    const good = await found(t, zone, text);
+    has(good, /^ok: The MTA-STS record _mta-sts\.acme\.org is there, with the id of the policy of this server/);
+    has(good, /^skipped: Whether https:\/\/mta-sts\.acme\.org answers is not known/);
+    assert.ok(good.every((finding) => !/does not name/.test(finding)));
+    const [, changed] = policed({ mode: 'testing' });
+    has(await found(t, zone, changed), /^advice: .* has not the id .* → Replace it by _mta-sts\.acme\.org\. IN TXT/);
+  });
+
+  test('a host without an address, and a server that the policy leaves out', async (t) => {
+    const mx = { 'acme.org': { MX: [[10, 'mail.acme.org'] as const, [20, 'mx.provider.net'] as const] } };
+    const [zone, text] = policed({ mode: 'enforce' }, { ...mx, 'mta-sts.acme.org': {} });
+    const findings = await found(t, zone, text);
+    has(findings, /^problem: mta-sts\.acme\.org has no address.*→ Add the record mta-sts\.acme\.org\. IN CNAME mail\./);
+    has(findings, /^problem: The MTA-STS policy does not name mx\.provider\.net, to which the MX records of acme\.org/);
+    const all = policed({ mode: 'enforce', mx: ['mail.acme.org', '*.provider.net'] }, mx);
+    assert.ok((await found(t, ...all)).every((finding) => !/does not name/.test(finding)));
+  });
+
+  test('an HTTPS listener with and without a certificate for the host', async (t) => {
+    const https = (name: string) => ({ https: { host: '127.0.0.1', port: 0, ...selfSigned(name) } });
+    has(
+      await found(t, ...policed({}, {}, https('mta-sts.acme.org'))),
+      /^ok: The HTTPS listener has a certificate for mta-sts\.acme\.org/,
+    );
+    for (const http of [https('mail.acme.org'), { https: { host: '127.0.0.1', port: 0 } }]) {
+      has(
+        await found(t, ...policed({}, {}, http)),
+        /^problem: The HTTPS listener has no certificate for mta-sts\.acme\.org/,
+      );
+    }
+  });
+
+  test('that it is off: a record of another server is valid, and none is no fault', async (t) => {
+    has(await found(t, ...policed(false)), /^ok: The MTA-STS record _mta-sts\.acme\.org is there\./);
+    has(await found(t, ...policed(false, { '_mta-sts.acme.org': {} })), /^skipped: MTA-STS is off/);
   });
 });
