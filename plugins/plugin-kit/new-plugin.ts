@@ -236,6 +236,7 @@ export const takenNames: readonly string[] = [
   'macros',
   'metrics',
   'monitoring',
+  'mta-sts',
   'openapi',
   'pipeline',
   'properties',

@@ -8,7 +8,14 @@ import { startInProcess, type InProcessServer } from '../support/in-process-serv
 const suite = suiteEnding();
 
 /** What anybody may ask. A new public endpoint has to be named here. */
-const publicPaths = ['/.well-known/acme-challenge/{token}', '/favicon.ico', '/health', '/sign-in', '/sign-out'];
+const publicPaths = [
+  '/.well-known/acme-challenge/{token}',
+  '/.well-known/mta-sts.txt',
+  '/favicon.ico',
+  '/health',
+  '/sign-in',
+  '/sign-out',
+];
 
 describe('every endpoint', () => {
   let server: InProcessServer;

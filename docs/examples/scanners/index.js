@@ -50,7 +50,7 @@ export const scanners = definePlugin({
     async function ask(/** @type {string} */ scanner, scan) {
       const finding = await scan().catch((err) => {
         log.warn({ scanner, err }, 'a scanner does not answer');
-        return { what: /** @type {const} */ ('away'), why: `${scanner} does not answer.` };
+        return { what: /** @type {const} */ ('away'), why: `${scanner} does not answer.`, marks: [] };
       });
       if (finding.what === 'away') down.set(scanner, finding.why);
       else down.delete(scanner);
