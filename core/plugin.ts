@@ -233,6 +233,6 @@ export type { OwnerCall } from './contracts/server.js';
 export type { Log } from './log/log.js';
 export { parseAddress, type Address } from './mime/address.js';
 export type { Hook, HookOptions, OutgoingAttempt, Phase, StageInput } from './pipeline/hook.js';
-export type { Outcome, WatchedEvent, WatchedEvents, Watcher } from './pipeline/events.js';
+export type { FinishedAttempt, Outcome, WatchedEvent, WatchedEvents, Watcher } from './pipeline/events.js';
 export type { Stage } from './pipeline/verdict.js';
 export type { ReceivedMessage, Recipient, SmtpSession, Transaction } from './pipeline/transaction.js';

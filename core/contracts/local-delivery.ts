@@ -2,6 +2,7 @@ import type { Address } from '../mime/address.js';
 import { service } from './service.js';
 import type { Transaction } from '../pipeline/transaction.js';
 import type { Hop } from '../pipeline/verdict.js';
+import type { FinishedAttempt } from '../pipeline/events.js';
 import type { OutgoingAttempt } from '../pipeline/hook.js';
 import type { Decision } from '../pipeline/transaction-pipeline.js';
 import type { RecipientOutcome } from '../pipeline/delivery-target.js';
@@ -27,6 +28,8 @@ export interface LocalDelivery {
   deliver(parcel: Parcel): Promise<readonly RecipientOutcome[]>;
   /** What hooks say about an attempt that is about to begin. Never rejects. */
   mayAttempt(attempt: OutgoingAttempt): Decision | Promise<Decision>;
+  /** Notifies the watchers of an attempt whose result is durable. Never throws. */
+  attempted(finished: FinishedAttempt): void;
   /** Where the routing hooks send a recipient; undefined when no hook accepts it or one refuses. */
   route(transaction: Transaction, address: Address): Promise<Hop | undefined>;
 }

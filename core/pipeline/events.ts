@@ -1,6 +1,7 @@
 import type { Log } from '../log/log.js';
 import type { Address } from '../mime/address.js';
 import { type Mark, markOf, runAs } from '../watchdog/running-code.js';
+import type { OutgoingAttempt } from './hook.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { Stage } from './verdict.js';
 
@@ -40,24 +41,50 @@ export interface Outcome {
   readonly envelopeId?: string;
 }
 
+/** An attempt of the queue, when its result is durable. Times are milliseconds since the epoch. */
+export interface FinishedAttempt {
+  /** As the hooks of the stage `attempt` have it. */
+  readonly attempt: Omit<OutgoingAttempt, 'open'>;
+  /** When it began. */
+  readonly at: number;
+  /** Duration in milliseconds. */
+  readonly ms: number;
+  /** One for each recipient that was tried. `deferred` is retried; `held` waits for an operator. */
+  readonly results: readonly Pick<Outcome, 'recipient' | 'status' | 'reply' | 'nextAttemptAt'>[];
+  /** `name[address]:port` of the last server; null when none was called. */
+  readonly host: string | null;
+  /** `TLSv1.3`, or null for none. */
+  readonly tls: string | null;
+  /** The connection was lost after the final dot: the server may have the message, and gets it again. */
+  readonly possibleDuplicate: boolean;
+}
+
 /** Maximum of unsettled promises of one watcher. Beyond it the watcher misses events, which bounds memory. */
 const maxUnsettled = 1000;
+
+interface WatcherContext {
+  readonly log: Log;
+  /** Of a promise. */
+  readonly timeLimitMs: number;
+  /** Called with a promise that takes longer. */
+  readonly failed: (where: string, why: string) => void;
+}
 
 /** A subscriber to an event. Whatever it throws, rejects or misses is logged and affects no one else. */
 export class RegisteredWatcher<E extends WatchedEvent> {
   readonly #plugin: string;
   readonly #event: E;
   readonly #watcher: Watcher<E>;
-  readonly #log: Log;
+  readonly #context: WatcherContext;
   readonly #mark: Mark;
   #unsettled = 0;
   #missed = 0;
 
-  constructor(plugin: string, event: E, watcher: Watcher<E>, log: Log) {
+  constructor(plugin: string, event: E, watcher: Watcher<E>, context: WatcherContext) {
     this.#plugin = plugin;
     this.#event = event;
     this.#watcher = watcher;
-    this.#log = log;
+    this.#context = context;
     this.#mark = markOf(plugin, `watcher of ${event}`);
   }
 
@@ -67,21 +94,28 @@ export class RegisteredWatcher<E extends WatchedEvent> {
       return;
     }
     try {
-      // A watcher may be an async function, despite its type.
       const result: unknown = runAs(this.#mark, () => this.#watcher(data));
-      if (result instanceof Promise) void this.#follow(result);
+      if (result instanceof Promise) void this.#follow(result, data);
     } catch (error) {
-      this.#failed(error);
+      this.#failed(error, data);
     }
   }
 
-  async #follow(result: Promise<unknown>): Promise<void> {
+  /** Nothing waits for the result; one that takes too long is a fault, and still counts as unsettled. */
+  async #follow(result: Promise<unknown>, data: WatchedEvents[E]): Promise<void> {
+    const { timeLimitMs, failed } = this.#context;
     this.#unsettled += 1;
+    const timer = setTimeout(() => {
+      const why = `took longer than ${timeLimitMs} ms`;
+      failed(`watcher ${this.#event}`, why);
+      this.#context.log.error({ ...this.#place(data), reason: why }, 'a watcher failed');
+    }, timeLimitMs).unref();
     try {
       await result;
     } catch (error) {
-      this.#failed(error);
+      this.#failed(error, data);
     }
+    clearTimeout(timer);
     this.#unsettled -= 1;
     if (this.#missed > 0 && this.#unsettled <= maxUnsettled / 2) this.#resume();
   }
@@ -90,17 +124,25 @@ export class RegisteredWatcher<E extends WatchedEvent> {
     this.#missed += 1;
     if (this.#missed > 1) return;
     const about = { plugin: this.#plugin, event: this.#event, unsettled: this.#unsettled };
-    this.#log.warn(about, 'a watcher is too slow: it is not told of what happens meanwhile');
+    this.#context.log.warn(about, 'a watcher is too slow: it is not told of what happens meanwhile');
   }
 
   #resume(): void {
     const about = { plugin: this.#plugin, event: this.#event, missed: this.#missed };
-    this.#log.warn(about, 'a watcher that was too slow is told again');
+    this.#context.log.warn(about, 'a watcher that was too slow is told again');
     this.#missed = 0;
   }
 
-  #failed(error: unknown): void {
-    this.#log.error({ plugin: this.#plugin, event: this.#event, err: error }, 'a watcher failed');
+  #failed(error: unknown, data: WatchedEvents[E]): void {
+    this.#context.log.error({ ...this.#place(data), err: error }, 'a watcher failed');
+  }
+
+  #place(data: WatchedEvents[WatchedEvent]): Readonly<Record<string, unknown>> {
+    const about = { plugin: this.#plugin, event: this.#event };
+    if ('attempt' in data) return { ...about, uid: data.attempt.id };
+    if ('id' in data) return { ...about, uid: data.id };
+    if ('transaction' in data) return { ...about, transaction: data.transaction.id };
+    return { ...about, session: data.session.id };
   }
 }
 
@@ -155,6 +197,8 @@ export interface WatchedEvents {
   readonly bounced: { readonly transaction: Transaction; readonly recipient: Recipient; readonly reason: string };
   /** Result of an attempt, or of waiting, for each recipient of a queued message. */
   readonly outcome: Outcome;
+  /** An attempt of the queue is over, also one that a hook of `attempt` refused. */
+  readonly attempted: FinishedAttempt;
   /** A transaction ended: answered, reset by RSET or EHLO, or the client left. Once for each. */
   readonly ended: { readonly transaction: Transaction };
   readonly closed: { readonly session: SmtpSession; readonly ms: number; readonly messages: number };
@@ -162,4 +206,5 @@ export interface WatchedEvents {
 
 export type WatchedEvent = keyof WatchedEvents;
 
-export type Watcher<E extends WatchedEvent> = (event: WatchedEvents[E]) => void;
+/** May be asynchronous. What it returns is ignored. */
+export type Watcher<E extends WatchedEvent> = (event: WatchedEvents[E]) => unknown;

@@ -58,6 +58,7 @@ const noWatchers: WatchersByEvent = {
   deferred: [],
   bounced: [],
   outcome: [],
+  attempted: [],
   ended: [],
   closed: [],
 };
@@ -117,7 +118,11 @@ export class Pipeline {
     if (!Object.hasOwn(this.#watchers, event))
       throw startError(`Plugin ${plugin}: there is no event ${event}; events: ${Object.keys(noWatchers).join(', ')}.`);
     if (typeof watcher !== 'function') throw startError(`Plugin ${plugin}, watcher of ${event}: not a function.`);
-    const registered = new RegisteredWatcher(plugin, event, watcher, this.#log);
+    const registered = new RegisteredWatcher(plugin, event, watcher, {
+      log: this.#log,
+      timeLimitMs: this.#timeLimitMs,
+      failed: (where, why) => this.#failed?.(plugin, where, why),
+    });
     this.#setWatchers(event, [...this.#watchers[event], registered]);
     return () => this.#setWatchers(event, without(this.#watchers[event], registered));
   }

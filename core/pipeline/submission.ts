@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.js';
+import type { FinishedAttempt } from './events.js';
 import type { RecipientOutcome } from './delivery-target.js';
 import type { LocalDelivery, Parcel } from '../contracts/local-delivery.js';
 import type { Submission, SubmissionService, Submitted } from '../contracts/submission.js';
@@ -279,6 +280,10 @@ export class PipelineDelivery implements LocalDelivery {
 
   mayAttempt(attempt: OutgoingAttempt): Decision | Promise<Decision> {
     return this.#input.pipeline.snapshot().decide('attempt', { attempt });
+  }
+
+  attempted(finished: FinishedAttempt): void {
+    this.#input.pipeline.snapshot().emit('attempted', finished);
   }
 
   async route(transaction: Transaction, address: Address): Promise<Hop | undefined> {

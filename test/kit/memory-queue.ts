@@ -9,6 +9,7 @@ import { submission, type SubmissionService } from '../../core/contracts/submiss
 import { targets } from '../../core/contracts/targets.js';
 import type { Address } from '../../core/mime/address.js';
 import type { DeliveryTarget, RecipientOutcome } from '../../core/pipeline/delivery-target.js';
+import type { FinishedAttempt } from '../../core/pipeline/events.js';
 import type { Recipient, Transaction } from '../../core/pipeline/transaction.js';
 import { type Hop, next, queuedHop, route } from '../../core/pipeline/verdict.js';
 import { definePlugin, type Plugin, type PluginContext } from '../../core/plugin.js';
@@ -72,6 +73,17 @@ export function queueStandIn(input: {
 interface QueueContext extends Pick<PluginContext, 'clock' | 'smtp'> {
   readonly timers: Timers;
 }
+
+const attemptOf = ({ address, hop, content, ...entry }: Entry): FinishedAttempt['attempt'] => ({
+  id: entry.id,
+  reversePath: entry.reversePath,
+  recipients: [address],
+  target: hop.target,
+  destination: `target:${hop.target}`,
+  attempts: entry.attempts,
+  queuedAt: entry.queuedAt,
+  size: content.length,
+});
 
 class MemoryQueue implements MailQueue {
   readonly #context: QueueContext;
@@ -140,25 +152,34 @@ class MemoryQueue implements MailQueue {
     timers.after(due - clock.now(), async () => {
       if (entry.nextAttempt !== due) return;
       entry.nextAttempt = Infinity;
-      this.#record(entry, await this.#attempt(entry));
+      const attempt = attemptOf(entry);
+      this.#record(entry, await this.#attempt(entry, attempt));
+      this.#emitAttempted(entry, attempt);
       this.#wait(entry);
     });
   }
 
-  async #attempt({
-    id,
-    reversePath,
-    address,
-    hop,
-    smtputf8,
-    content,
-    attempts,
-    queuedAt,
-  }: Entry): Promise<RecipientOutcome | 'held'> {
+  #emitAttempted({ address, state, reply, nextAttempt }: Entry, attempt: FinishedAttempt['attempt']): void {
+    if (state === 'queued' || state === 'active') return;
+    const nextAttemptAt = Number.isFinite(nextAttempt) ? nextAttempt : null;
+    this.#local.attempted({
+      attempt,
+      at: this.#context.clock.now(),
+      ms: 0,
+      results: [{ recipient: address, status: state, reply, nextAttemptAt }],
+      host: null,
+      tls: null,
+      possibleDuplicate: false,
+    });
+  }
+
+  async #attempt(
+    { id, reversePath, address, hop, smtputf8, content, attempts }: Entry,
+    attempt: FinishedAttempt['attempt'],
+  ): Promise<RecipientOutcome | 'held'> {
     const recipient = { address, hop, discarded: false };
-    const about = { id, reversePath, recipients: [address], target: hop.target, destination: `target:${hop.target}` };
     const open = () => Promise.resolve(Readable.from([content]));
-    const decision = await this.#local.mayAttempt({ ...about, attempts, queuedAt, size: content.length, open });
+    const decision = await this.#local.mayAttempt({ ...attempt, open });
     if (decision.outcome === 'refuse') {
       const { code, status, lines } = decision.reply;
       const outcome = code < 500 ? 'deferred' : 'refused';

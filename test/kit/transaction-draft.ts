@@ -22,6 +22,7 @@ export function eventOf<E extends WatchedEvent>(event: E, draft: EventDraft<E>, 
   const session = sessionOf(clock, ip, user);
   const transaction = transactionOf(session, from, [to].flat());
   const [recipient] = transaction.recipients;
+  const taken = { code: 250, status: '2.0.0', text: 'Ok', host: 'mx.example.org' };
   const usual: { readonly [E in WatchedEvent]?: object } = {
     accepted: { transaction, size: 1000, ms: 10 },
     rejected: {
@@ -41,11 +42,29 @@ export function eventOf<E extends WatchedEvent>(event: E, draft: EventDraft<E>, 
       reversePath: transaction.reversePath,
       recipient: recipient?.address,
       status: 'delivered',
-      reply: { code: 250, status: '2.0.0', text: 'Ok', host: 'mx.example.org' },
+      reply: taken,
       attempts: 1,
       nextAttemptAt: null,
       at: clock.now(),
       target: 'relay',
+    },
+    attempted: {
+      attempt: {
+        id: transaction.id,
+        reversePath: transaction.reversePath,
+        recipients: transaction.recipients.map(({ address }) => address),
+        target: 'relay',
+        destination: recipient?.address.domain,
+        attempts: 0,
+        queuedAt: clock.now(),
+        size: 1000,
+      },
+      at: clock.now(),
+      ms: 10,
+      results: [{ recipient: recipient?.address, status: 'delivered', reply: taken, nextAttemptAt: null }],
+      host: 'mx.example.org[192.0.2.25]:25',
+      tls: 'TLSv1.3',
+      possibleDuplicate: false,
     },
     ended: { transaction },
     closed: { session, ms: 10, messages: 1 },

@@ -10,6 +10,7 @@ import {
   reject,
   route,
   type Change,
+  type FinishedAttempt,
 } from '../../core/plugin.js';
 import { drive } from '../kit/index.js';
 
@@ -131,4 +132,56 @@ describe('a hook before an attempt of the queue', () => {
     });
     assert.equal(site.mailbox('delivered@example.org').length, 1);
   });
+});
+
+describe('a watcher of attempts', () => {
+  const queueing = (watch: (finished: FinishedAttempt) => void | Promise<void>) =>
+    definePlugin({
+      name: 'queueing',
+      setup({ smtp }) {
+        smtp.on('rcptTo', { order: 'route' }, ({ address }) =>
+          route({ target: 'mailbox', destination: address.address }, { queued: true }),
+        );
+        smtp.on('attempt', ({ attempt: { attempts } }) => (attempts === 0 ? defer(450, '4.7.1', 'Later') : next()));
+        smtp.watch('attempted', watch);
+      },
+    });
+
+  test('sees destination, replies and when it is tried again, once for each attempt', async (t) => {
+    const seen: unknown[] = [];
+    const plugin = queueing(({ attempt: { destination, target, attempts, recipients }, results }) => {
+      for (const { status, reply, nextAttemptAt } of results)
+        seen.push([recipients.length, destination, target, attempts, status, reply?.code, nextAttemptAt === null]);
+    });
+    const site = await drive(plugin, { test: t });
+    await site.data();
+    await site.clock.advance({ minutes: 10 });
+    await site.until(() => seen.length === 2);
+    assert.deepEqual(seen, [
+      [1, 'target:mailbox', 'mailbox', 0, 'deferred', 450, false],
+      [1, 'target:mailbox', 'mailbox', 1, 'delivered', 250, true],
+    ]);
+  });
+
+  const faults: Readonly<Record<string, (finished: FinishedAttempt) => void | Promise<void>>> = {
+    throws() {
+      throw new Error('oops');
+    },
+    rejects: () => Promise.reject(new Error('oops')),
+    hangs: () => never,
+  };
+  for (const [how, watch] of Object.entries(faults)) {
+    test(`that ${how} holds up nothing: it is logged with the mail, and the plugin is degraded`, async (t) => {
+      const site = await drive(queueing(watch), { test: t, timeLimitMs: 30 });
+      for (let n = 0; n < 3; n += 1) await site.data();
+      await site.clock.advance({ minutes: 6 });
+      const failed = () => site.log.filter(({ msg, event }) => msg === 'a watcher failed' && event === 'attempted');
+      await site.until(() => failed().length === 6);
+      assert.equal(site.mailbox('bob@example.org').length, 3);
+      assert.match(String(failed()[0]?.['uid']), /-queue$/);
+      const { status, why } = site.health('plugin queueing');
+      assert.equal(status, 'degraded');
+      assert.match(why ?? '', /watcher attempted: (?:oops|took longer than 30 ms)/);
+    });
+  }
 });

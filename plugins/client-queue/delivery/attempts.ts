@@ -4,6 +4,7 @@ import type { Attempt, NewEntry, Notice, RecordedReply } from '../../../core/con
 import type { Notify } from '../../../core/smtp/protocol/parameters.js';
 import type { Lease, RecipientSettlement, RelayQueue, Settlement } from '../queue/relay-queue.js';
 import { parseAddress } from '../../../core/mime/address.js';
+import type { FinishedAttempt } from '../../../core/pipeline/events.js';
 import type { OutgoingAttempt } from '../../../core/pipeline/hook.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem } from '../../../core/problem.js';
@@ -36,7 +37,7 @@ interface AttemptRunnerOptions {
   readonly noticed: () => void;
 }
 
-function asAttempt({ uid, entry, destination, recipients }: Lease, queue: Pick<RelayQueue, 'open'>): OutgoingAttempt {
+function describeLease({ uid, entry, destination, recipients }: Lease): Omit<OutgoingAttempt, 'open'> {
   const read = readDestination(destination);
   return {
     id: uid,
@@ -47,7 +48,25 @@ function asAttempt({ uid, entry, destination, recipients }: Lease, queue: Pick<R
     attempts: Math.max(...recipients.map(({ attempts }) => attempts)),
     queuedAt: entry.queuedAt,
     size: entry.size,
-    open: () => queue.open(uid),
+  };
+}
+
+/** As watchers see it. */
+function finishedAttempt(lease: Lease, attempt: Attempt, { results }: Settlement): FinishedAttempt {
+  const addressOf = new Map(lease.recipients.map(({ index, address }) => [index, address]));
+  return {
+    attempt: describeLease(lease),
+    at: attempt.at,
+    ms: attempt.ms,
+    host: attempt.host,
+    tls: attempt.tls,
+    possibleDuplicate: attempt.possibleDuplicate === true,
+    results: results.map(({ index, state, reply, nextAttempt }) => ({
+      recipient: parseAddress(addressOf.get(index) ?? ''),
+      status: state,
+      reply: reply && { code: reply.code, status: reply.status, text: reply.text, host: reply.host },
+      nextAttemptAt: nextAttempt ?? null,
+    })),
   };
 }
 
@@ -93,7 +112,7 @@ export class AttemptRunner {
   /** The result when a hook of the stage `attempt` refuses or holds the mail. */
   async #askHooks(lease: Lease, at: number): Promise<AttemptResult | undefined> {
     const { local, queue } = this.#input;
-    const decision = await local.local.mayAttempt(asAttempt(lease, queue));
+    const decision = await local.local.mayAttempt({ ...describeLease(lease), open: () => queue.open(lease.uid) });
     if (decision.outcome === 'pass' && decision.hop === undefined) return undefined;
     const said = { host: null, retryAfter: null, category: 'policy' };
     const { code, status, lines } =
@@ -115,6 +134,7 @@ export class AttemptRunner {
   /** Never rejects. */
   async settle(lease: Lease, tried: AttemptResult): Promise<void> {
     const { queue, clock, schedule, metrics, log } = this.#input;
+    const { local } = this.#input.local;
     const failed = [...tried.verdicts.values()].some(({ action }) => action !== 'deliver');
     const deadLetter = failed ? await this.#deadLetter(lease) : null;
     this.#watch.look();
@@ -132,6 +152,7 @@ export class AttemptRunner {
         await queue.settle(lease, settlement);
         if (isWaiting) this.#unsettled -= 1;
         if (settlement.notices !== undefined) this.#input.noticed();
+        if (settlement.attempt !== undefined) local.attempted(finishedAttempt(lease, settlement.attempt, settlement));
         return;
       } catch (error) {
         const isOver = isProblem(error) && error.problem === 'conflict';

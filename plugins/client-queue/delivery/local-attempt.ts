@@ -11,7 +11,7 @@ import type { ReplyClassification } from './reply-classification.js';
 import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
 
 export interface LocalAttemptContext {
-  readonly local: Pick<LocalDelivery, 'deliver' | 'mayAttempt'>;
+  readonly local: Pick<LocalDelivery, 'deliver' | 'mayAttempt' | 'attempted'>;
   readonly queue: Pick<RelayQueue, 'open'>;
   readonly classification: () => ReplyClassification;
   readonly clock: Clock;

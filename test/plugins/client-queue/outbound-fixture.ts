@@ -79,6 +79,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
         return given.deliver?.(parcel) ?? Promise.resolve(all);
       },
       mayAttempt: given.mayAttempt ?? (() => ({ outcome: 'pass' })),
+      attempted: () => undefined,
       route: () => Promise.resolve(undefined),
     },
     submission: {

@@ -8,6 +8,7 @@ import { startInProcess } from '../../support/in-process-server.js';
 import { newEntry } from '../../support/queue-entries.js';
 import { freeListeners } from '../../support/server-process.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
+import { until } from '../../support/until.js';
 
 interface Told {
   readonly id: string;
@@ -21,17 +22,39 @@ interface Told {
   readonly state: string;
 }
 
+interface Finished {
+  readonly attempt: {
+    readonly id: string;
+    readonly destination: string;
+    readonly attempts: number;
+    readonly size: number;
+  };
+  readonly results: readonly Pick<Told, 'recipient' | 'status' | 'reply' | 'nextAttemptAt'>[];
+  readonly host: string | null;
+  readonly tls: string | null;
+  readonly ms: number;
+  /** The attempts that the queue knew when it was told. */
+  readonly known: number;
+}
+
 /** Notes each outcome, and what the queue says of it then; two other watchers are of the worst kind. */
 const watching = `
   import { defineEndpoint, definePlugin, service } from 'postern/plugin';
   const relayQueue = service('postern.relay-queue');
   const told = [];
+  const finished = [];
   export const listening = definePlugin({
     name: 'listening',
     needs: { relayQueue },
     setup({ http, smtp }, { relayQueue }) {
       smtp.watch('outcome', () => { throw new Error('a bad watcher'); });
       smtp.watch('outcome', () => new Promise(() => {}));
+      smtp.watch('attempted', () => { throw new Error('a bad watcher'); });
+      smtp.watch('attempted', () => new Promise(() => {}));
+      smtp.watch('attempted', async (event) => {
+        const { history } = await relayQueue.find(event.attempt.id);
+        finished.push({ ...event, known: history.length });
+      });
       smtp.watch('outcome', async (outcome) => {
         const entry = await relayQueue.find(outcome.id);
         const { state } = entry.recipients.find(({ address }) => address === outcome.recipient.address);
@@ -39,7 +62,7 @@ const watching = `
       });
       http.mount([defineEndpoint({
         method: 'GET', path: '/told', summary: 'Outcomes', group: 'Site', access: 'read',
-        handle: () => ({ told }),
+        handle: () => ({ told, finished }),
       })]);
     },
   });
@@ -100,6 +123,47 @@ test('an outcome is emitted once for each recipient and attempt, when it is on t
     (await told(other, 6)).slice(3).map(({ status, reply }) => [status, reply?.text, reply?.host]),
     rcpt.map(() => ['bounced', 'Enough', null]),
   );
+});
+
+test('an attempt is told once with its results when they are on the disk, whatever other watchers do', async (t) => {
+  const sink = await SmtpSink.start(t, {
+    steps: { rcpt: ({ line }) => (/defer/.test(line) ? '450 4.2.0 Later' : undefined) },
+  });
+  const routes = { out: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['out.example'] } };
+  const plugins = JSON.stringify({ 'client-queue': { routes } });
+  const config = `{ sitePlugins: ['./listening.mjs'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
+  const { admin } = await startInProcess(t, config, {}, (folder) => writeFile(join(folder, 'listening.mjs'), watching));
+  const rcpt = ['defer@out.example', 'take@out.example'];
+  const envelopes = [{ mail: 'ann@elsewhere.example', rcpt, text: 'Hi' }];
+  const { uid } = (await admin.json('/client/queue', { json: { envelopes } }, 202)) as { uid: string };
+  const finished = (count: number) =>
+    until(`attempt ${count}`, async () => {
+      const { finished: all } = (await admin.json('/told')) as { readonly finished: readonly Finished[] };
+      return all.length < count ? undefined : all;
+    });
+
+  const [first] = await finished(1);
+  assert.ok(first);
+  assert.deepEqual([first.attempt.id, first.attempt.destination, first.attempt.attempts], [uid, 'route:out', 0]);
+  assert.match(first.host ?? '', /127\.0\.0\.1/);
+  assert.deepEqual([first.tls, first.known], [null, 1]);
+  assert.ok(first.attempt.size > 0);
+  assert.deepEqual(
+    first.results.map(({ recipient, status, reply }) => [recipient.address, status, reply?.code]),
+    [
+      [rcpt[0], 'deferred', 450],
+      [rcpt[1], 'delivered', 250],
+    ],
+  );
+
+  sink.script = {};
+  await admin.json('/client/queue/retry', { json: { uid } });
+  const [, second, ...others] = await finished(2);
+  assert.deepEqual(
+    second?.results.map(({ recipient, status, nextAttemptAt }) => [recipient.address, status, nextAttemptAt]),
+    [[rcpt[0], 'delivered', null]],
+  );
+  assert.equal(others.length, 0);
 });
 
 test('the outcome of mail for a mailbox of this server names that target', () => {
