@@ -72,8 +72,7 @@ export const sqliteUsers = definePlugin({
     const aliasesOf = database.prepare('SELECT alias FROM aliases WHERE username = ? ORDER BY alias');
     const nobody = await hash(randomBytes(16).toString('hex')); // takes as long as the password of somebody
 
-    /** @type {(row: any) => import('postern/plugin').MailUser | undefined} */
-    const asUser = (row) =>
+    const asUser = (/** @type {any} */ row) =>
       row && {
         username: row.username,
         address: parseAddress(row.username),
