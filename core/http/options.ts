@@ -38,10 +38,10 @@ const AccessRule = z
         /^(?:(?:GET|POST|PUT|PATCH|DELETE) )?\/[^\s?#]*$/,
         'must be a path such as "/metrics/*" or "GET /metrics/*"',
       )
-      .describe('Path with * for any characters, optionally behind a method. GET stands for HEAD too.')
+      .describe('Path with * for any characters, optionally behind a method. GET covers HEAD too.')
       .meta({ examples: ['GET /metrics/*'] }),
     role: Role.optional().describe('The role that is needed.'),
-    public: z.literal(true).optional().describe('Nobody needs to sign in.'),
+    public: z.literal(true).optional().describe('No sign-in is needed.'),
     username: name
       .optional()
       .describe('Name of the one account that opens this, and nothing else.')

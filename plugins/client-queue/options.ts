@@ -49,7 +49,7 @@ const RetryOptions = z.strictObject({
     300,
     'The first pause between two attempts. A server that could not be reached is not called for two minutes: in this time an attempt fails at once.',
   ),
-  factor: z.number().min(1).max(10).default(2).describe('Each pause is so many times the one before.'),
+  factor: z.number().min(1).max(10).default(2).describe('Each pause is the one before times this.'),
   maxSeconds: seconds(14_400, 'The longest pause.'),
   jitter: z
     .number()
@@ -67,7 +67,7 @@ const DestinationOptions = z.strictObject({
     .default(20)
     .describe('Connections to one site at a time: to the servers that one set of MX records or one route names.'),
   ratePerMinute: z.int().min(1).optional().describe('Messages to one site in a minute; no limit when absent.'),
-  messagesPerConnection: z.int().min(1).default(100).describe('A connection is closed behind so many messages.'),
+  messagesPerConnection: z.int().min(1).default(100).describe('A connection is closed after this number of messages.'),
   idleSeconds: seconds(5, 'A connection without work is closed.'),
 });
 
@@ -156,7 +156,7 @@ export const ClientQueueOptions = z.strictObject({
     .int()
     .min(0)
     .default(14_400)
-    .describe('The sender is told when mail waits for so long; 0 for never. Seconds.'),
+    .describe('After this time in the queue the sender gets a notice; 0 for never. Seconds.'),
   replyRules: z
     .array(ReplyRuleOptions)
     .max(200)
@@ -195,7 +195,7 @@ export const ClientQueueOptions = z.strictObject({
     .int()
     .min(1)
     .default(1_000_000)
-    .describe('With so many open entries mail for other servers is deferred.'),
+    .describe('At this number of open entries mail for other servers is deferred.'),
   maxConnections: z.int().min(1).max(10_000).default(200).describe('Outgoing connections at a time.'),
   destination: DestinationOptions.prefault({}).describe(
     'Limits for each site, which all domains with the same servers share; /client/destinations changes those of one.',

@@ -19,7 +19,7 @@ const usage = [
   'postern queue hold ID … | KEY=VALUE … [--dry-run]       keep them until they are released',
   'postern queue release ID … | KEY=VALUE … [--dry-run]    release held ones',
   'postern queue bounce ID … | KEY=VALUE … [--dry-run]     return them to their senders',
-  'postern queue delete ID … | KEY=VALUE … [--dry-run]     delete them; no sender is told',
+  'postern queue delete ID … | KEY=VALUE … [--dry-run]     delete them; senders get no notice',
   'postern queue recover [--dry-run]                       make entries again from messages in quarantine',
 ] as const;
 

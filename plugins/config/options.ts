@@ -10,7 +10,7 @@ export const ConfigOptions = z.strictObject({
     .string()
     .regex(/^[\x20-\x7e]{1,400}$/, 'one line of printable ASCII')
     .default('Down for maintenance, try again later')
-    .describe('What clients are told in maintenance mode.'),
+    .describe('Text of the reply in maintenance mode.'),
   watch: z.boolean().default(false).describe('Reload as soon as the configuration file has another content.'),
   sync: SyncOptions.optional().describe(
     'Pull configuration files from elsewhere; only the own file of the server says this.',

@@ -179,7 +179,7 @@ function recordStalls(
   stallWatch: StallWatch,
   options: MonitoringSettings,
 ): StallRecorder {
-  const counter = metrics.counter('event_loop_stalls_total', 'Times in which the event loop stood still for too long.');
+  const counter = metrics.counter('event_loop_stalls_total', 'Times in which the event loop was blocked for too long.');
   const stalls = new StallRecorder({ stallWatch, count: () => counter.inc() });
   onClose(() => stalls.close());
   stalls.watch(options.eventLoop.recordStallsAboveMs);

@@ -33,7 +33,7 @@ export const MonitoringOptions = z.strictObject({
         .default(0)
         .refine((ms) => ms === 0 || ms >= 200, 'must be 0 or at least 200')
         .describe(
-          'What runs while the event loop stands still for so many milliseconds is recorded, for /system/threads and the log; 0: only from watchdog.stallSeconds on.',
+          'What runs while the event loop is blocked for this number of milliseconds is recorded, for /system/threads and the log; 0: only from watchdog.stallSeconds on.',
         ),
     })
     .prefault({})

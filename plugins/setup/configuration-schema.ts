@@ -228,7 +228,7 @@ Every key of \`postern.json5\`. This page is what \`postern config reference\` p
 their options too. \`postern config show\` prints what is in force and where it comes from, \`postern config check\` finds mistakes, and
 [postern.schema.json](postern.schema.json) lets editors complete the keys: \`init\` names it as \`$schema\`.
 
-\`[]\` stands for an element of a list, \`NAME\` for a name of your own. A secret may stand elsewhere: \`{ env: 'NAME' }\` or \`{ file: 'path' }\`.
+\`[]\` is an element of a list, \`NAME\` for a name of your own. A secret may be kept elsewhere: \`{ env: 'NAME' }\` or \`{ file: 'path' }\`.
 \`plugins: { NAME: false }\` switches a plugin off. Relative paths are relative to the configuration file, if nothing else is said.`;
 
 function sectionOf(key: string): string {

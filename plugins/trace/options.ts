@@ -7,11 +7,11 @@ export const TraceOptions = z.strictObject({
     .min(0)
     .max(400)
     .default(14)
-    .describe('Days for which /trace knows what became of a message; 0 records nothing.'),
+    .describe('Days for which /trace keeps the history of a message; 0 records nothing.'),
   traceBytes: z
     .int()
     .min(16 * 1024 * 1024)
     .max(64 * 1024 ** 3)
     .default(256 * 1024 * 1024)
-    .describe('Bytes on disk, the oldest go first. A message takes about 500, and a sixth of that for the index.'),
+    .describe('Bytes on disk, the oldest go first. A message takes about 500, and a sixth more for the index.'),
 });

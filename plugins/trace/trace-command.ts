@@ -26,7 +26,7 @@ const Traces = z.object({
 /** `postern trace …`: the pages `/trace` in the terminal. */
 export const traceCommand: Command<unknown> = {
   name: 'trace',
-  summary: 'What became of a message: by address, Message-ID, or id of a message, queue entry or session',
+  summary: 'The history of a message: by address, Message-ID, or id of a message, queue entry or session',
   usage,
   flags: ['json'],
   async run({ args: [text, ...rest], flags, owner, terminal }) {

@@ -26,7 +26,9 @@ export const upstreamKeys = {
   tls: z
     .enum(['never', 'opportunistic', 'require', 'implicit'])
     .default('opportunistic')
-    .describe('`implicit`: TLS from the first byte. `opportunistic` goes on in clear where TLS is not to be had.'),
+    .describe(
+      '`implicit`: TLS from the first byte. `opportunistic` continues in clear where the server offers no TLS.',
+    ),
   verify: z.boolean().optional().describe('Check the certificate. By default: when TLS is required or implicit.'),
   auth: z
     .strictObject({
@@ -51,7 +53,7 @@ export const upstreamKeys = {
     .prefault({}),
   breaker: z
     .strictObject({
-      failures: z.int().min(1).max(1000).default(3).describe('So many calls in a row that failed open it.'),
+      failures: z.int().min(1).max(1000).default(3).describe('This number of calls in a row that failed opens it.'),
       seconds: seconds(30, 86_400, 'While it is open the host is passed over.'),
     })
     .prefault({}),

@@ -12,7 +12,7 @@ export const UsersOptions = z.strictObject({
     .nullable()
     .default(null)
     .describe(
-      'User who gets the mail for addresses of the local domains that nobody has, as local@domain; null refuses such mail.',
+      'User who gets the mail for addresses of the local domains that no user has, as local@domain; null refuses such mail.',
     ),
   postmaster: z
     .string()
@@ -27,7 +27,7 @@ export const UsersOptions = z.strictObject({
     .regex(/^[+=_.-]?$/, 'one of + = _ . - or empty')
     .default('+')
     .describe(
-      'Separator behind which the local part is free: with +, anna+lists reaches anna, unless somebody has that very address. Empty turns it off.',
+      'Separator behind which the local part is free: with +, anna+lists reaches anna, unless a user has exactly this address. Empty turns it off.',
     ),
   attempts: z
     .strictObject({

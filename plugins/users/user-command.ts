@@ -11,7 +11,7 @@ import { openUserRecords } from './user-records.js';
 import { UserAnswer } from './user.js';
 
 const usage = [
-  'postern user add NAME        add a mail user and ask for a password; an empty one: nobody can sign in',
+  'postern user add NAME        add a mail user and ask for a password; an empty one allows no sign-in',
   'postern user list [--json]   names, aliases and state of all users',
   'postern user passwd NAME     ask for a new password',
   'postern user remove NAME     remove a user; the mailbox and its messages stay',

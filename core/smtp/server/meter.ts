@@ -38,7 +38,7 @@ export class EngineMetrics {
     const replied = metrics.counter('smtp_replies_total', 'SMTP replies by class.', ['listener', 'class']);
     const received = metrics.counter('smtp_received_bytes_total', 'Bytes received over SMTP.', ['listener']);
     const signedIn = metrics.counter('smtp_auth_total', 'Attempts to sign in over SMTP.', ['listener', 'result']);
-    const messages = metrics.counter('smtp_messages_total', 'Messages by what became of them.', ['listener', 'result']);
+    const messages = metrics.counter('smtp_messages_total', 'Messages by result.', ['listener', 'result']);
     const seconds = metrics.histogram(
       'smtp_message_seconds',
       'From DATA to the answer to the final dot.',

@@ -27,7 +27,7 @@ export function outboundMetrics(
   const results = metrics.counter('outbound_results_total', 'Recipients by what came of an attempt.', ['result']);
   const seconds = metrics.histogram('outbound_attempt_seconds', 'Length of attempts to deliver.', attemptSeconds);
   const tls = metrics.counter('outbound_tls_total', 'Attempts that spoke with a server, by version of TLS.', ['tls']);
-  const notices = metrics.counter('outbound_notices_total', 'Notices to senders, by kind and what became of them.', [
+  const notices = metrics.counter('outbound_notices_total', 'Notices to senders, by kind and result.', [
     'kind',
     'result',
   ]);

@@ -21,10 +21,7 @@ export function countMail({ metrics, smtp }: Pick<PluginContext, 'metrics' | 'sm
     'Refusals by a decision, by stage, class of the reply and enhanced status code.',
     ['stage', 'class', 'status'],
   );
-  const outcomes = metrics.counter('mail_deliveries_total', 'Recipients by target and by what became of them.', [
-    'target',
-    'result',
-  ]);
+  const outcomes = metrics.counter('mail_deliveries_total', 'Recipients by target and result.', ['target', 'result']);
   const sessions = metrics.counter('mail_sessions_closed_total', 'SMTP sessions that have ended.', ['listener']);
   const lengths = metrics.histogram('mail_session_seconds', 'Length of SMTP sessions.', SESSION_SECONDS);
 

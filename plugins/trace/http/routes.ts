@@ -45,7 +45,7 @@ const listEndpoint = (log: TraceLog): AnyEndpoint =>
     method: 'GET',
     path: '/trace',
     success: [200, 303],
-    summary: 'Messages from or to an address, or with an id, or the newest of all, and what became of them',
+    summary: 'Messages from or to an address, or with an id, or the newest of all, with their results',
     group,
     access: 'operate',
     query: z.strictObject({

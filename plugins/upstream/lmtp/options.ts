@@ -22,7 +22,7 @@ export const RouteOptions = z
       .string()
       .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
       .exactOptional()
-      .describe('Stands in metrics, in the log and in the queue; `route-1` for the first one without a name.')
+      .describe('Name in metrics, in the log and in the queue; `route-1` for the first one without a name.')
       .meta({ examples: ['dovecot'] }),
     domains: z
       .array(domain)

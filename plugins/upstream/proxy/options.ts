@@ -22,7 +22,7 @@ const RuleOptions = z
       .string()
       .regex(/^[a-z0-9][a-z0-9-]{0,62}$/)
       .exactOptional()
-      .describe('Stands in metrics, in the log and in the queue; `rule-1` for the first one without a name.')
+      .describe('Name in metrics, in the log and in the queue; `rule-1` for the first one without a name.')
       .meta({ examples: ['old-server'] }),
     ip: pattern(
       'Address of the client: a network (`10.0.0.0/8`), an address, or a pattern of the whole address.',

@@ -89,7 +89,7 @@ test('the page shows what was carried out, unless it is asked for what was refus
 
 test('the page of sign-ins shows and filters them, for admins', async (t) => {
   const site = await openPluginSite(t, config, { configuration: configurationOf([]) });
-  assert.match(await site.page('/sign-ins'), /Nobody has signed in yet/);
+  assert.match(await site.page('/sign-ins'), /No sign-in yet/);
   site.signIns.record({ username: 'anna@example.org', address: '192.0.2.1', protocol: 'smtp', result: 'accepted' });
   site.signIns.record({ username: '<b>', address: '192.0.2.9', protocol: 'basic', result: 'refused' });
   const page = await site.page('/sign-ins');
