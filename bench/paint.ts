@@ -61,7 +61,10 @@ function startArgs(folder: string, data: string): readonly string[] {
 
 async function measure({ port }: Site, rounds: number): Promise<void> {
   const base = `http://127.0.0.1:${port}`;
-  const paths = await pagePaths(HttpClient.admin(base, password));
+  const admin = HttpClient.admin(base, password);
+  // A long queue is read while the server answers already.
+  while ((await admin.request('/client/queue/list')).status === 503) await pause(200);
+  const paths = await pagePaths(admin);
   const browser = await chromium.launch({
     executablePath: findPeer('chromium') ?? 'chromium',
     args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update'],
