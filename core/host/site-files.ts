@@ -120,13 +120,17 @@ function placeOf(from: string, path: string): SiteLocation {
   const main = manifest === undefined ? undefined : mainOf(manifest);
   const names = main === undefined ? entryNames : [main];
   const found = names.map((name) => join(path, name)).find((file) => existsSync(file) && statSync(file).isFile());
-  if (found === undefined) throw startError(`Site plugin ${from}: the folder has no ${main ?? 'index.js'}.`);
+  if (found === undefined) {
+    const hint = manifest?.scripts?.build === undefined ? '' : ' Build it first: npm run build.';
+    throw startError(`Site plugin ${from}: the folder has no ${main ?? 'index.js'}.${hint}`);
+  }
   return { entry: realpathSync(found), folder: realpathSync(path), kit: manifest?.postern?.kit };
 }
 
 interface Manifest {
   readonly main?: unknown;
   readonly exports?: unknown;
+  readonly scripts?: { readonly build?: unknown } | null;
   readonly postern?: { readonly kit?: string } | null;
 }
 

@@ -11,7 +11,7 @@ export interface NewPluginInput {
   readonly language: PluginLanguage;
   /** The folder in which the plugin's folder is created. */
   readonly cwd: string;
-  /** True when this Node.js runs TypeScript files directly. */
+  /** True when this Node.js runs TypeScript files directly; otherwise the plugin is compiled by its own script. */
   readonly stripsTypes: boolean;
   /** Command name here: `npx postern`. */
   readonly program: string;
@@ -30,18 +30,16 @@ export const stripsTypes = typescript === 'strip' || typescript === 'transform';
 export async function newPlugin(input: NewPluginInput): Promise<string> {
   const { language, cwd, stripsTypes, program } = input;
   const name = parsePluginName(input.name);
-  if (language === 'typescript' && !stripsTypes) throw startError(noTypeScript);
   const folder = join(cwd, name.name);
-  const files = skeletonOf({ name, language, folder });
+  const isCompiled = language === 'typescript' && !stripsTypes;
+  const files = skeletonOf({ name, language, folder, isCompiled });
   await refusePresent(folder, name.name);
   await writeWhole(folder, files).catch((cause: unknown) => {
     const { code = String(cause) } = cause as NodeJS.ErrnoException;
     throw startError(`./${name.name} cannot be written in ${cwd} (${code}).`, cause);
   });
-  return nextSteps(program, name.name, [...files.keys()]);
+  return nextSteps(program, name.name, [...files.keys()], isCompiled);
 }
-
-const noTypeScript = `This Node.js (${process.version}) does not run TypeScript; from version 22.18 on it does. Without --typescript the plugin is JavaScript whose types an editor knows all the same.`;
 
 async function refusePresent(folder: string, name: string): Promise<void> {
   const present = await lstat(folder).catch(() => undefined);
@@ -70,6 +68,7 @@ const nextSteps = (
   program: string,
   name: string,
   files: readonly string[],
+  isCompiled: boolean,
   main = files.includes('index.ts') ? 'index.ts' : 'index.js',
 ) =>
   [
@@ -77,6 +76,9 @@ const nextSteps = (
     '',
     'Next',
     ...[
+      ...(isCompiled
+        ? [[`(cd ${name} && npm install && npm run build)`, 'compile it, as this Node.js runs no TypeScript']]
+        : []),
       [`${program} plugin test ./${name}`, 'its own tests'],
       [`${program} plugin check ./${name}`, 'what a start would say, without one'],
       [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
@@ -93,11 +95,14 @@ export function skeletonOf({
   name,
   language,
   folder,
+  isCompiled,
 }: {
   readonly name: PluginName;
   readonly language: PluginLanguage;
   /** Absolute target folder; need not exist. */
   readonly folder: string;
+  /** Its TypeScript is compiled before it runs, not run as it is. */
+  readonly isCompiled: boolean;
 }): ReadonlyMap<string, string> {
   const root = join(packageRoot, 'docs', 'skeleton');
   const written = readdirSync(root, { recursive: true, withFileTypes: true })
@@ -108,8 +113,11 @@ export function skeletonOf({
   const extension = language === 'typescript' ? 'ts' : 'js';
   return new Map([
     ...written,
-    ['package.json', json(manifest(name, extension))],
-    [language === 'typescript' ? 'tsconfig.json' : 'jsconfig.json', json(compilerConfiguration(extension, folder))],
+    ['package.json', json(manifest(name, { extension, isCompiled }))],
+    [
+      language === 'typescript' ? 'tsconfig.json' : 'jsconfig.json',
+      json(compilerConfiguration({ extension, isCompiled }, folder)),
+    ],
   ]);
 }
 
@@ -129,7 +137,12 @@ function inTypeScript(path: string, text: string): readonly [string, string] {
   return [path.replace(/\.js$/, '.ts'), typed.replaceAll(/from '(\.\/[\w-]+)\.js'/g, "from '$1.ts'")];
 }
 
-function manifest({ name }: PluginName, extension: string) {
+interface Code {
+  readonly extension: 'js' | 'ts';
+  readonly isCompiled: boolean;
+}
+
+function manifest({ name }: PluginName, { extension, isCompiled }: Code) {
   return {
     name,
     version: '0.1.0',
@@ -137,22 +150,25 @@ function manifest({ name }: PluginName, extension: string) {
     keywords: ['postern-plugin'],
     postern: { kit: kitVersion },
     type: 'module',
-    main: `index.${extension}`,
-    scripts: { test: 'postern plugin test .' },
+    main: isCompiled ? 'index.js' : `index.${extension}`,
+    scripts: isCompiled ? { build: 'tsc', test: 'tsc && postern plugin test .' } : { test: 'postern plugin test .' },
+    ...(isCompiled && { devDependencies: { '@types/node': '>=20', typescript: '>=5.8' } }),
   };
 }
 
 /** For editors: completion and errors, also in plain JavaScript. */
-function compilerConfiguration(extension: string, folder: string) {
+function compilerConfiguration({ extension, isCompiled }: Code, folder: string) {
   const options = {
     strict: true,
     target: 'es2023',
     lib: ['es2023'],
     module: 'nodenext',
     types: ['node'],
-    noEmit: true,
+    ...(isCompiled ? { rewriteRelativeImportExtensions: true } : { noEmit: true }),
     skipLibCheck: true,
-    ...(extension === 'js' ? { checkJs: true } : { allowImportingTsExtensions: true, erasableSyntaxOnly: true }),
+    ...(extension === 'js'
+      ? { checkJs: true }
+      : { ...(!isCompiled && { allowImportingTsExtensions: true }), erasableSyntaxOnly: true }),
     ...(isInstalledAbove(folder) ? {} : placesOfTypes(folder)),
   };
   return { compilerOptions: options, include: [`*.${extension}`] };

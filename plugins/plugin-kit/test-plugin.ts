@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { startError } from '../../core/problem.js';
+import { stripsTypes } from './new-plugin.js';
 
 /**
  * `postern plugin test PATH`: runs the tests in that folder with `node --test`, resolving `postern/testing` to this
@@ -13,7 +14,11 @@ export async function testPlugin(path: string, cwd: string): Promise<number> {
   if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) {
     throw startError(`${path}: there is no folder ${folder}.`);
   }
-  if (!hasTests(folder)) throw startError(`${path}: there are no tests in it; name one index.test.js.`);
+  const tests = testsIn(folder);
+  if (tests.length === 0) throw startError(`${path}: there are no tests in it; name one index.test.js.`);
+  if (!stripsTypes && tests.every((name) => name.endsWith('ts'))) {
+    throw startError(`${path}: this Node.js runs no TypeScript; compile its tests first (npm run build).`);
+  }
   const kit = new URL('./kit-import.js', import.meta.url).href;
   const child = spawn(process.execPath, ['--import', kit, '--test', '--test-reporter=spec'], {
     cwd: folder,
@@ -26,7 +31,7 @@ export async function testPlugin(path: string, cwd: string): Promise<number> {
 /** File names that `node --test` runs. */
 const testName = /(?:^|\/)(?:test|test-[^/]*|[^/]*[.\-_]test)\.[cm]?[jt]s$|(?:^|\/)test\/.*\.[cm]?[jt]s$/;
 
-const hasTests = (folder: string): boolean =>
-  readdirSync(folder, { recursive: true, encoding: 'utf8' }).some(
+const testsIn = (folder: string): readonly string[] =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
     (name) => testName.test(name) && !/(?:^|\/)node_modules\//.test(name),
   );

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { newPlugin, type NewPluginInput, parsePluginName, skeletonOf } from '../../../plugins/plugin-kit/new-plugin.js';
+import { runTrial } from '../../../plugins/plugin-kit/trial.js';
 import { isStartError } from '../../../core/problem.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -126,17 +129,45 @@ describe('postern plugin new', () => {
 
   test('in a checkout the places of the types are written down relative to the plugin, as nothing is installed there', () => {
     const name = parsePluginName('rate-limit');
-    const files = skeletonOf({ name, language: 'javascript', folder: join(projectRoot, 'rate-limit') });
+    const files = skeletonOf({
+      name,
+      language: 'javascript',
+      folder: join(projectRoot, 'rate-limit'),
+      isCompiled: false,
+    });
     assert.match(files.get('jsconfig.json') ?? '', /"postern\/plugin": \[\s*"\.\.\/dist\/core\/plugin\.d\.ts"/);
+  });
+
+  test('--typescript writes one that its own script compiles, where Node runs no TypeScript', async (t) => {
+    const cwd = await temporaryFolder(t);
+    const said = await newPlugin({ ...input, cwd, language: 'typescript' });
+    assert.match(said, /npm install && npm run build/);
+    const folder = join(cwd, 'rate-limit');
+    assert.deepEqual(
+      filesBelow(folder).filter((file) => !file.includes('/')),
+      ['index.test.ts', 'index.ts', 'package.json', 'tsconfig.json'],
+    );
+    const { main, scripts } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
+      readonly main: string;
+      readonly scripts: Readonly<Record<string, string>>;
+    };
+    assert.deepEqual([main, scripts['build']], ['index.js', 'tsc']);
+    const check = () => runTrial({ path: './rate-limit', options: {}, cwd, env: {} });
+    assert.match((await check()).findings[0]?.message ?? '', /has no index\.js\. Build it first: npm run build\./);
+    assert.equal(compilerComplaints(folder, 'tsconfig.json'), '');
+    assert.deepEqual((await check()).findings, []);
+    const kit = pathToFileURL(join(projectRoot, 'dist', 'plugins', 'plugin-kit', 'kit-import.js')).href;
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const tests = spawnSync(process.execPath, ['--import', kit, '--test', '--test-reporter=tap', 'index.test.js'], {
+      cwd: folder,
+      encoding: 'utf8',
+      env,
+    });
+    assert.match(tests.stdout, /# pass 4\n# fail 0/, tests.stdout);
   });
 
   test('--typescript writes the same in TypeScript, where Node runs it', async (t) => {
     const cwd = await temporaryFolder(t);
-    assert.match(
-      await refusal({ ...input, cwd, language: 'typescript' }),
-      /does not run TypeScript; from version 22\.18 on/,
-    );
-    assert.deepEqual(readdirSync(cwd), []);
     await newPlugin({ ...input, cwd, language: 'typescript', stripsTypes: true });
     const folder = join(cwd, 'rate-limit');
     assert.ok(filesBelow(folder).includes('index.test.ts'));
