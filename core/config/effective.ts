@@ -1,6 +1,6 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
 import { MASK } from '../log/redact.js';
-import { childOutline, descriptionOf, isSecret, type Outline } from '../contracts/outline.js';
+import { childOutline, defaultOf, descriptionOf, isSecret, type Outline } from '../contracts/outline.js';
 import { joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** Origins of values that are not defaults. */
@@ -30,7 +30,9 @@ export function effectiveValues(
     }
     const entries = entriesOf(value);
     if (entries === undefined) {
-      found.push({ ...describe(key, at), value: value ?? null, default: defaultValue ?? null, secret: false });
+      // Beside an option that has no default, and in a record, only the schema knows the others.
+      const usual = defaultValue ?? (at && defaultOf(at)) ?? null;
+      found.push({ ...describe(key, at), value: value ?? null, default: usual, secret: false });
       return;
     }
     for (const [name, below] of entries) {

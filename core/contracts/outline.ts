@@ -55,6 +55,9 @@ export function knownKeys(outline: Outline): readonly string[] {
 export const isSecret = (outline: Outline | undefined): boolean =>
   outline !== undefined && alternatives(outline).some((alternative) => alternative.secret === true);
 
+export const defaultOf = (outline: Outline): unknown =>
+  alternatives(outline).find((alternative) => alternative.default !== undefined)?.default;
+
 export const descriptionOf = (outline: Outline | undefined): string | null =>
   outline === undefined
     ? null

@@ -1,6 +1,6 @@
 import { explaining } from '../../core/contracts/explaining.js';
 import { pluginsOverview } from '../../core/contracts/plugins-overview.js';
-import { catalogue } from '../../core/contracts/server.js';
+import { catalogue, configuration } from '../../core/contracts/server.js';
 import { definePlugin } from '../../core/plugin.js';
 import { PipelineOptions } from './options.js';
 import { pipelineEndpoints } from './http/routes.js';
@@ -9,9 +9,9 @@ import { pipelineEndpoints } from './http/routes.js';
 export const pipeline = definePlugin({
   name: 'pipeline',
   options: PipelineOptions,
-  needs: { catalogue, explaining, pluginsOverview },
-  setup({ http }, { catalogue: known, explaining: asked, pluginsOverview: overview }) {
-    http.mount(pipelineEndpoints({ catalogue: known, explaining: asked, overview }));
+  needs: { catalogue, configuration, explaining, pluginsOverview },
+  setup({ http }, { pluginsOverview: overview, ...services }) {
+    http.mount(pipelineEndpoints({ ...services, overview }));
     http.navigate({ title: 'Pipeline', href: '/pipeline', order: 70, role: 'read', group: 'Delivery' });
   },
 });

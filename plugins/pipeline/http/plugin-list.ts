@@ -29,12 +29,13 @@ const shownStates: Readonly<Record<PluginState['state'], { readonly label: strin
   replaced: { label: 'replaced', tone: 'neutral' },
 };
 
-/** Model of the plugins page. */
-export const pluginRows = (plugins: readonly PluginState[]) =>
+/** Model of the plugins page. @param keys of the configuration in force */
+export const pluginRows = (plugins: readonly PluginState[], keys: readonly string[]) =>
   plugins.map((plugin) => ({
     ...plugin,
     shown: shownStates[plugin.state],
     source: plugin.from ?? 'built-in',
+    options: plugin.state === 'replaced' ? 0 : keys.filter((key) => key.startsWith(`plugins.${plugin.name}.`)).length,
     remarks: [
       ...(plugin.waiting === null ? [] : [`Waits for a restart. ${plugin.waiting}`]),
       ...plugin.deprecated.map((what) => `Deprecated: ${what}`),

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { z } from 'zod';
 import type { ExplainQuestion, Explaining } from '../../../core/contracts/explaining.js';
 import type { PluginsOverview, PluginState } from '../../../core/contracts/plugins-overview.js';
-import type { Catalogue } from '../../../core/contracts/server.js';
+import type { Catalogue, Configuration } from '../../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
@@ -14,6 +14,7 @@ import { PluginAnswer, pluginRows } from './plugin-list.js';
 
 export interface PipelineDeps {
   readonly catalogue: Catalogue;
+  readonly configuration: Pick<Configuration, 'effective'>;
   readonly explaining: Explaining;
   readonly overview: PluginsOverview;
 }
@@ -114,7 +115,7 @@ export function pipelineEndpoints(deps: PipelineDeps): readonly AnyEndpoint[] {
   return [showing(deps), explainingOne(deps)];
 }
 
-const showing = ({ catalogue, overview }: PipelineDeps) =>
+const showing = ({ catalogue, configuration, overview }: PipelineDeps) =>
   defineEndpoint({
     method: 'GET',
     path: '/pipeline',
@@ -128,7 +129,8 @@ const showing = ({ catalogue, overview }: PipelineDeps) =>
       const hooks = catalogue.hooks();
       const plugins = overview.plugins();
       if (request.representation !== 'html') return { plugins: withEndpoints(plugins, catalogue), hooks };
-      return { ...chainByStage(hooks), plugins: pluginRows(plugins) };
+      const keys = configuration.effective().map(({ key }) => key);
+      return { ...chainByStage(hooks), plugins: pluginRows(plugins, keys) };
     },
   });
 

@@ -15,7 +15,10 @@ test('in plain JavaScript right code has no complaints, and wrong code has', () 
 
 test('the plugins in the documents have no complaints either', async (t) => {
   const folder = await temporaryFolder(t);
-  const examples = [...(await examplesOf('docs/plugins.md')), ...(await examplesOf('docs/testing-plugins.md'))];
+  const documents = ['plugins', 'testing-plugins', 'plugin-reference'];
+  const examples = (await Promise.all(documents.map((name) => examplesOf(`docs/${name}.md`)))).flatMap((found) => [
+    ...found,
+  ]);
   const code = examples.filter(([file]) => file.endsWith('.js'));
   assert.ok(code.length >= 2);
   for (const [file, text] of code) {
