@@ -6,7 +6,7 @@ import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
-import { submission } from '../../core/contracts/submission.js';
+import { submission, type SubmissionService } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
@@ -24,13 +24,16 @@ import { openInTime, openRelayQueue } from './queue/open-relay-queue.js';
 import type { OpenedRelayQueue } from './queue/file-relay-queue.js';
 import { defaultLongestPauseMs, type QueueBounds } from './queue/upkeep.js';
 import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
+import { TlsReporter } from './tls-reports/reporter.js';
+import { TlsResults } from './tls-reports/tls-results.js';
 import { mailQueue } from './delivery/mail-queue.js';
 import { NextHops } from './delivery/next-hops.js';
+import type { RemoteAttemptContext } from './delivery/remote-attempt.js';
 import { explainRelay, relayHook, relayTarget, outcomeEvent } from './delivery/relay-hook.js';
 import { queueTargets } from './delivery/relay-target.js';
 import { clientEndpoints } from './http/routes.js';
 
-/** Policies of other domains that a kill takes away are fetched again. */
+/** Policies of other domains that a kill takes away are fetched again; counts of TLS are lost. */
 const saveSeconds = 60;
 
 const pages = [
@@ -76,7 +79,9 @@ export const clientQueue = definePlugin({
     const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
     const shared = { queue, controls, settings, finder, submission, clock };
-    const outbound = new Outbound({ ...shared, local: localDelivery, hostname, metrics, log });
+    const reported = { configuration, submission, policies, settings, resolver: () => mailFinder.resolver };
+    const tlsResult = await openReports(context, lifecycle.started, reported);
+    const outbound = new Outbound({ ...shared, local: localDelivery, hostname, tlsResult, metrics, log });
     onClose(() => outbound.stop(lifecycle.remainingMs()));
 
     follow(configuration, onClose, () => {
@@ -194,6 +199,48 @@ async function openPolicies(
   every(saveSeconds, () => policies.save());
   onClose(() => policies.save());
   return policies;
+}
+
+/** Counts TLS of connections, and reports the counts to the domains that ask for them. */
+async function openReports(
+  { clock, log, metrics, health, every, onClose }: PluginContext,
+  started: Promise<void>,
+  given: {
+    readonly configuration: Configuration;
+    readonly submission: SubmissionService;
+    readonly policies: StsPolicies;
+    readonly settings: OutboundSettings;
+    readonly resolver: () => Resolver;
+  },
+): Promise<RemoteAttemptContext['tlsResult']> {
+  const { configuration, policies, settings, submission, resolver } = given;
+  const { data, hostname } = configuration;
+  const sent = metrics.counter('outbound_tls_reports_total', 'Tries to send a report about TLS.', ['result']);
+  const results = await TlsResults.open(join(data, 'tls-results.json'), { clock, log });
+  const reporter = new TlsReporter({
+    results,
+    submission,
+    resolver,
+    settings: () => settings.current,
+    hostname,
+    domain: () => configuration.domains[0] ?? hostname,
+    signs: (domain) => settings.signer.signs(domain),
+    tried: (result) => sent.inc({ result }),
+    clock,
+    log,
+  });
+  onClose(() => reporter.stop());
+  health.check('tls-reports', () => reporter.health());
+  let isStarted = false;
+  void started.then(() => {
+    isStarted = true;
+    return reporter.run();
+  });
+  every(saveSeconds, () => (isStarted ? reporter.run() : undefined));
+  return (domain, server, agreed) => {
+    if (!settings.current.tlsReports.send) return;
+    results.record(domain, server, agreed, { policy: policies.peek(domain), fault: policies.fault(domain) });
+  };
 }
 
 async function openUploads(context: PluginContext, data: string): Promise<string> {

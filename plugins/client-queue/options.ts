@@ -214,6 +214,23 @@ export const ClientQueueOptions = z.strictObject({
     .boolean()
     .default(true)
     .describe('Policies that domains publish for the mail to them (MTA-STS) are fetched, kept and obeyed.'),
+  tlsReports: z
+    .strictObject({
+      send: z
+        .boolean()
+        .default(false)
+        .describe(
+          'Domains that ask for it (TLS-RPT) get a daily report about TLS of the connections to their servers, at the addresses that they name: by mail, signed with the DKIM key of the domain of `from`, or by https.',
+        ),
+      from: z
+        .email()
+        .max(254)
+        .optional()
+        .describe('Sender of the reports, who is asked about them. postmaster of the first of `domains` when absent.')
+        .meta({ examples: ['postmaster@example.org'] }),
+    })
+    .prefault({})
+    .describe('Reports about TLS to other domains (RFC 8460).'),
   port: port.default(25).describe('Port of servers that are found by MX.'),
   allowPrivateAddresses: z.boolean().default(false).describe('An MX may have a private or loopback address.'),
   localAddress: z

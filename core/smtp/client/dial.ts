@@ -95,7 +95,9 @@ export async function secure(channel: Channel, server: RemoteServer, ms: number)
 }
 
 function agreement(socket: TLSSocket): ClientTls {
-  return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name, verified: socket.authorized };
+  const { authorized: verified, authorizationError: error } = socket;
+  const fault = verified ? null : String(error);
+  return { protocol: socket.getProtocol() ?? 'TLS', cipher: socket.getCipher().name, verified, fault };
 }
 
 /** 4.7.5: a cryptographic failure (RFC 3463 §3.8); a later attempt may find another certificate. */
@@ -111,4 +113,6 @@ export interface ClientTls {
   readonly cipher: string;
   /** The certificate is valid for the name. */
   readonly verified: boolean;
+  /** Why it is not: code of the error. Null when it is valid. */
+  readonly fault: string | null;
 }

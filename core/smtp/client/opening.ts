@@ -27,6 +27,8 @@ interface Opening {
   greeting: Reply;
   capabilities: Capabilities;
   tls: ClientTls | undefined;
+  /** Of the connection before this one. */
+  readonly tlsFailure: ClientFailure | undefined;
 }
 
 const helloName = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[A-Za-z0-9:.]+\])$/;
@@ -46,12 +48,16 @@ export async function openSession(server: RemoteServer, options: CallOptions = {
   if (!isClientFailure(opened)) return opened;
   const maySpeakClear = server.tls.mode === 'opportunistic' && !requiresTls(server);
   if (opened.kind !== 'tls' || !maySpeakClear) throw opened;
-  const again = await attempt({ ...server, tls: { ...server.tls, mode: 'never' } }, options);
+  const again = await attempt({ ...server, tls: { ...server.tls, mode: 'never' } }, options, opened);
   if (isClientFailure(again)) throw again;
   return again;
 }
 
-async function attempt(server: RemoteServer, options: CallOptions): Promise<LiveSession | ClientFailure> {
+async function attempt(
+  server: RemoteServer,
+  options: CallOptions,
+  tlsFailure?: ClientFailure,
+): Promise<LiveSession | ClientFailure> {
   const { clock = systemClock, signal, transcript } = options;
   const deadlines = { ...standardDeadlines, ...options.deadlines };
   const since = clock.monotonic();
@@ -59,7 +65,7 @@ async function attempt(server: RemoteServer, options: CallOptions): Promise<Live
   try {
     const socket = await dial(server, { ms: Math.min(deadlines.connectMs, deadlines.attemptMs), signal });
     const channel = new Channel(socket, clock, transcript);
-    return await openChannel({ channel, server, options, deadlines, since });
+    return await openChannel({ channel, server, options, deadlines, since, tlsFailure });
   } catch (error) {
     if (!isClientFailure(error)) throw error;
     const ms = Math.round(clock.monotonic() - since);
@@ -69,7 +75,7 @@ async function attempt(server: RemoteServer, options: CallOptions): Promise<Live
 }
 
 async function openChannel(
-  given: Pick<Opening, 'channel' | 'server' | 'options' | 'deadlines'> & { readonly since: number },
+  given: Pick<Opening, 'channel' | 'server' | 'options' | 'deadlines' | 'tlsFailure'> & { readonly since: number },
 ): Promise<LiveSession | ClientFailure> {
   const { channel, deadlines, since } = given;
   const { signal } = given.options;

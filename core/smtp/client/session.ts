@@ -30,6 +30,8 @@ export interface ClientSession {
   readonly greeting: Reply;
   readonly capabilities: Capabilities;
   readonly tls: ClientTls | undefined;
+  /** Why opportunistic TLS failed, where this connection stays in clear text instead. */
+  readonly tlsFailure: ClientFailure | undefined;
   /** Messages sent to their end, whatever the reply. */
   readonly messages: number;
   /** Monotonic time of the connection, in milliseconds. */
@@ -81,6 +83,7 @@ interface OpenedSession {
   readonly greeting: Reply;
   readonly capabilities: Capabilities;
   readonly tls: ClientTls | undefined;
+  readonly tlsFailure: ClientFailure | undefined;
   readonly since: number;
   /** Deducted from the timeout of the first message. */
   readonly openingMs: number;
@@ -95,6 +98,7 @@ export class LiveSession implements ClientSession {
   readonly greeting: Reply;
   readonly capabilities: Capabilities;
   readonly tls: ClientTls | undefined;
+  readonly tlsFailure: ClientFailure | undefined;
   readonly since: number;
   readonly #channel: Channel;
   readonly #deadlines: ClientDeadlines;
@@ -110,6 +114,7 @@ export class LiveSession implements ClientSession {
     this.greeting = opened.greeting;
     this.capabilities = opened.capabilities;
     this.tls = opened.tls;
+    this.tlsFailure = opened.tlsFailure;
     this.since = opened.since;
     this.#channel = opened.channel;
     this.#deadlines = opened.deadlines;

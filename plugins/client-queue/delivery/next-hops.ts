@@ -24,6 +24,8 @@ export interface Servers {
   readonly servers: readonly Server[];
   /** The policy of the domain demands TLS with a valid certificate (RFC 8461). */
   readonly mustVerify?: boolean;
+  /** What the operator alone demands, where the domain demands more. */
+  readonly ownTls?: TlsPolicy;
 }
 
 interface NextHopsInput {
@@ -136,7 +138,8 @@ export class NextHops {
     const found = this.#servers(search, site, (hop) =>
       this.#server(hop, { port: settings().port, protocol: 'smtp', tls }),
     );
-    return found.outcome === 'found' ? { ...found, mustVerify } : found;
+    if (found.outcome === 'failed') return found;
+    return { ...found, mustVerify, ...(mustVerify && { ownTls: domainTls(destination.domain, settings(), {}) }) };
   }
 
   async #search(domain: string): Promise<HopSearch> {

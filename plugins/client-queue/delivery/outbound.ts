@@ -22,6 +22,7 @@ import { DestinationRules } from './destination.js';
 import { DkimSigner } from './dkim.js';
 import { outgoingContent, sevenBitContent } from './outgoing-message.js';
 import { NextHops } from './next-hops.js';
+import type { RemoteAttemptContext } from './remote-attempt.js';
 import { ReplyClassification } from './reply-classification.js';
 import { RetrySchedule } from './retry-schedule.js';
 import { Scheduler } from './scheduler.js';
@@ -38,6 +39,8 @@ interface OutboundInput {
   readonly hostname: string;
   readonly settings: OutboundSettings;
   readonly metrics: PluginContext['metrics'];
+  /** Counts TLS of connections. */
+  readonly tlsResult?: RemoteAttemptContext['tlsResult'];
   /** Default: those of the client. */
   readonly deadlines?: Partial<ClientDeadlines>;
   readonly clock: Clock;
@@ -109,6 +112,7 @@ export class Outbound {
         signal: this.#abort.signal,
         sessions: this.#sessions,
         deadlines: input.deadlines,
+        tlsResult: input.tlsResult,
         pool: { lease: (destination, options) => this.#pool.lease(destination, options) },
         content: (lease) => outgoingContent(lease, outgoing),
         sevenBitContent: (lease) => sevenBitContent(lease, outgoing),

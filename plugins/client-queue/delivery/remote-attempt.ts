@@ -10,9 +10,12 @@ import type {
 } from '../../../core/smtp/client/message.js';
 import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
+import { isTlsReport } from '../tls-reports/report.js';
+import type { TlsAgreement } from '../tls-reports/tls-results.js';
 import type { ServersTried, AttemptResult, RecipientVerdict } from './attempt-result.js';
 import type { HostCaller, DeadHosts } from './dead-hosts.js';
-import type { NextHops } from './next-hops.js';
+import { readDestination } from './destination.js';
+import type { NextHops, Servers } from './next-hops.js';
 import { isUnreadable, outgoingMessage } from './outgoing-message.js';
 import type { ReplyClassification } from './reply-classification.js';
 
@@ -27,6 +30,8 @@ export interface RemoteAttemptContext {
   /** Connections for sending; closed when no time is left. */
   readonly sessions: Set<ClientSession>;
   readonly deadlines?: Partial<ClientDeadlines> | undefined;
+  /** Told of each connection to a server of a domain whether TLS was agreed; undefined when nobody counts. */
+  readonly tlsResult?: ((domain: string, server: Server, result: TlsAgreement) => void) | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;
   /** The same for a 7-bit server; undefined where it is the same, or not possible. */
@@ -91,7 +96,7 @@ class RemoteAttempt {
     this.#mustVerify = found.mustVerify === true;
     const content = await this.#context.content(this.#lease);
     let sessions = 0;
-    for (const server of found.servers) {
+    for (const server of serversFor(this.#lease, found)) {
       if (this.#open.length === 0 || sessions === maxSessions || this.#untried) break;
       const known = this.#context.dead.get(server, this.#caller());
       if (known !== undefined) this.#failures.push({ failure: known, server });
@@ -109,6 +114,7 @@ class RemoteAttempt {
       try {
         const leased = await pool.lease(server, { most: this.#connections, group: site, deadlines, signal });
         const { session } = leased;
+        if (!leased.reused) this.#noteTls(server, session.tls ?? session.tlsFailure);
         if (this.#isLate()) {
           leased.release();
           this.#untried = true;
@@ -128,6 +134,7 @@ class RemoteAttempt {
         return true;
       } catch (error) {
         if (!isClientFailure(error)) throw error;
+        if (isOfTls(error)) this.#noteTls(server, error);
         this.#unreached(error, server);
         // A refused connection costs little, and whether all servers refuse matters.
         return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
@@ -138,6 +145,13 @@ class RemoteAttempt {
   async #messageFor({ capabilities }: ClientSession, content: OutgoingContent): Promise<OutgoingMessage> {
     const encoded = capabilities.eightBitMime ? undefined : await this.#context.sevenBitContent(this.#lease);
     return outgoingMessage(this.#lease, this.#open, encoded ?? content);
+  }
+
+  /** A report about TLS is not reported about in turn (RFC 8460 §3). */
+  #noteTls(server: Server, result: TlsAgreement): void {
+    const destination = readDestination(this.#lease.destination);
+    if (destination.kind !== 'domain' || isTlsReport(this.#lease)) return;
+    this.#context.tlsResult?.(destination.domain, server, result);
   }
 
   #isLate(): boolean {
@@ -286,6 +300,13 @@ class RemoteAttempt {
     return server === undefined ? null : labelOf(server);
   }
 }
+
+/** A report about TLS is delivered despite what the domain demands (RFC 8460 §3), but not despite the operator. */
+function serversFor(lease: Lease, { servers, ownTls }: Servers): readonly Server[] {
+  return ownTls === undefined || !isTlsReport(lease) ? servers : servers.map((server) => ({ ...server, tls: ownTls }));
+}
+
+const isOfTls = ({ kind, step }: ClientFailure): boolean => kind === 'tls' || (step === 'starttls' && kind !== 'local');
 
 const labelOf = ({ host, address, port }: Server): string => `${host ?? address}[${address}]:${port}`;
 

@@ -7,6 +7,7 @@ import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import { fetchPolicy, type PolicyFetchContext } from './policy-fetch.js';
+import { certificateFault, type ResultType } from '../tls-reports/tls-results.js';
 import { type KeptPolicy, parsePolicy, policyId, readPolicies, writePolicies } from './policy.js';
 
 interface StsPoliciesInput {
@@ -40,7 +41,9 @@ export class StsPolicies {
   readonly #input: StsPoliciesInput;
   readonly #kept = new LRUCache<string, KeptPolicy>({ maxSize: maxBytes, sizeCalculation: sizeOf });
   /** Failed fetches, and until when they are not repeated, by `clock.monotonic()`. */
-  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number }>(cacheSize(maxRemembered));
+  readonly #failed = new LRUCache<string, { readonly id: string; readonly until: number; readonly fault: ResultType }>(
+    cacheSize(maxRemembered),
+  );
   /** Until when the DNS is not asked about a domain, by `clock.monotonic()`. */
   readonly #silent = new LRUCache<string, number>(cacheSize(maxRemembered));
   /** Running DNS queries. */
@@ -84,6 +87,12 @@ export class StsPolicies {
   peek(domain: string): KeptPolicy | undefined {
     const kept = this.#kept.peek(domain);
     return kept !== undefined && this.#input.clock.now() < endOf(kept) ? kept : undefined;
+  }
+
+  /** Why the policy that a domain announces could not be fetched a moment ago; undefined when it could. */
+  fault(domain: string): ResultType | undefined {
+    const failed = this.#failed.peek(domain);
+    return failed !== undefined && this.#input.clock.monotonic() < failed.until ? failed.fault : undefined;
   }
 
   /** Allows an immediate retry of failed fetches, at an operator's request. */
@@ -160,11 +169,15 @@ export class StsPolicies {
 
   async #fetchNow(domain: string, id: string): Promise<KeptPolicy | undefined> {
     const { clock, log, resolver, settings, host, fetched } = this.#input;
+    let fault: ResultType | undefined;
     try {
       const signal = AbortSignal.timeout(fetchMs);
       const allowPrivate = settings().allowPrivateAddresses;
       const policy = parsePolicy(await fetchPolicy(domain, { resolver: resolver(), allowPrivate, signal, ...host }));
-      if (policy === undefined) throw new Error('what the policy host has is no policy');
+      if (policy === undefined) {
+        fault = 'sts-policy-invalid';
+        throw new Error('what the policy host has is no policy');
+      }
       // A substring keeps the whole text in memory; a copy does not.
       const kept: KeptPolicy = structuredClone({ id, ...policy, mx: [...policy.mx], fetchedAt: clock.now() });
       this.#failed.delete(domain);
@@ -174,12 +187,19 @@ export class StsPolicies {
       fetched?.('fetched');
       return kept;
     } catch (error) {
-      this.#failed.set(domain, { id: structuredClone(id), until: clock.monotonic() + failedPauseMs });
+      fault ??= isCertificateFault(error) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
+      this.#failed.set(domain, { id: structuredClone(id), until: clock.monotonic() + failedPauseMs, fault });
       log.warn({ domain, id, err: error }, 'an MTA-STS policy could not be fetched');
       fetched?.('failed');
       return undefined;
     }
   }
+}
+
+/** The policy host has no valid certificate. */
+function isCertificateFault(error: unknown): boolean {
+  const { code = '' } = error as NodeJS.ErrnoException;
+  return certificateFault(code).result.startsWith('certificate-');
 }
 
 const sizeOf = ({ mx }: KeptPolicy, domain: string): number =>

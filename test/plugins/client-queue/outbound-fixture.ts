@@ -11,6 +11,7 @@ import { Metrics } from '../../../core/metrics/metrics.js';
 import type { ClientDeadlines } from '../../../core/smtp/client/remote-server.js';
 import { openDestinationControls } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
+import type { RemoteAttemptContext } from '../../../plugins/client-queue/delivery/remote-attempt.js';
 import { Outbound, OutboundSettings } from '../../../plugins/client-queue/delivery/outbound.js';
 import { openRelayQueue } from '../../../plugins/client-queue/queue/open-relay-queue.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
@@ -30,6 +31,7 @@ export interface OutboundFixtureOptions {
   readonly folder?: string;
   readonly clock?: Clock;
   readonly mayAttempt?: LocalDelivery['mayAttempt'];
+  readonly tlsResult?: RemoteAttemptContext['tlsResult'];
 }
 
 /** A sender's message on its way into the queue. */
@@ -92,6 +94,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     hostname: 'mail.example.org',
     settings,
     metrics: metrics.scope('client-queue'),
+    tlsResult: given.tlsResult,
     ...(given.deadlines !== undefined && { deadlines: given.deadlines }),
     clock,
     log,
