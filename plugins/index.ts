@@ -9,6 +9,7 @@ import { monitoring } from './monitoring/index.js';
 import { pipeline } from './pipeline/index.js';
 import { proxy } from './upstream/proxy/index.js';
 import { store } from './store/index.js';
+import { tlsReports } from './tls-reports/index.js';
 import { trace } from './trace/index.js';
 import { users } from './users/index.js';
 
@@ -25,5 +26,6 @@ export const builtIns: readonly Plugin[] = [
   trace,
   acme,
   mtaSts,
+  tlsReports,
   monitoring,
 ];

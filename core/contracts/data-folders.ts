@@ -13,6 +13,7 @@ export const folderOwners: Readonly<Record<string, string>> = {
   'sign-ins': 'the server',
   spool: 'the server',
   'spool-log': 'the server',
+  'tls-reports': 'tls-reports',
   trace: 'trace',
   traffic: 'monitoring',
   uploads: 'the server',
