@@ -17,6 +17,7 @@ const Answer = z.object({
   score: z.number(),
   required_score: z.number(),
   subject: z.string().optional(),
+  messages: z.object({ smtp_message: z.string().optional() }).default({}),
   symbols: z.record(z.string(), z.unknown()).default({}),
 });
 const maxAnswerBytes = 1_000_000;
@@ -90,9 +91,10 @@ export const rspamd = definePlugin({
 });
 
 /** @param {z.output<typeof Answer>} answer */
-function verdictOf({ action, score, required_score: required, symbols, subject }) {
-  if (action === 'reject') return reject(550, '5.7.1', 'This message looks like spam');
-  if (action === 'soft reject' || action === 'greylist') return defer(451, '4.7.1', 'Please try again later');
+function verdictOf({ action, score, required_score: required, symbols, subject, messages }) {
+  const words = messages.smtp_message?.replaceAll(/[^ -~]+/g, ' ').slice(0, 200);
+  if (action === 'reject') return reject(550, '5.7.1', words || 'This message looks like spam');
+  if (action === 'soft reject' || action === 'greylist') return defer(451, '4.7.1', words || 'Please try again later');
   const isSpam = action === 'add header' || action === 'rewrite subject';
   const tests = Object.keys(symbols)
     .slice(0, 100)

@@ -93,6 +93,8 @@ test('spam is marked, gets another subject, comes again later or is refused', as
   assert.equal(await answerTo('soft reject'), '451 4.7.1');
   assert.equal(await answerTo('reject'), '550 5.7.1');
   assert.equal(await answerTo('an action of the site'), '250 2.0.0');
+  daemon.answer = { ...clean, action: 'soft reject', messages: { smtp_message: 'Rate limit\r\n250 exceeded' } };
+  assert.equal((await site.data()).text, 'Rate limit 250 exceeded');
 });
 
 /** What an rspamd may do that is no answer. */
