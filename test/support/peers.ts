@@ -9,6 +9,7 @@ const peers = {
   strace: 'no system call is made to fail',
   prometheus: 'no Prometheus scrapes the metrics',
   promtool: 'the metrics are not read by Prometheus',
+  clamd: 'no message is scanned by ClamAV',
   openssl: 'no certificate is made',
   dovecot: 'no mailbox is served by IMAP',
   doveconf: 'the settings for Dovecot are not read',
