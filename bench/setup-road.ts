@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { packageTarball } from '../test/deploy/package-tarball.js';
+import { pluginRoad } from '../test/deploy/plugin-road.js';
 import { type RoadStep, setupRoad } from '../test/deploy/setup-road.js';
 import { Output } from '../test/support/output.js';
 import { projectRoot } from '../test/support/project.js';
@@ -10,8 +11,8 @@ import { type Ending, temporaryFolder } from '../test/support/temporary-folder.j
 import { printTable } from './table.js';
 
 /**
- * `npm run bench -- setup`: the commands and seconds from a checkout to a running server, and from the package to the first
- * signed mail that another server has accepted. Needs root, Postfix and git; packages come from the registry that npm is
+ * `npm run bench -- setup`: the commands and seconds from a checkout to a running server, from the package to the first
+ * signed mail that another server has accepted, and from there to a plugin that refuses mail. Needs root, Postfix and git; packages come from the registry that npm is
  * configured for, with an empty cache.
  */
 export async function setup(): Promise<void> {
@@ -22,6 +23,7 @@ export async function setup(): Promise<void> {
     print('From a checkout', await checkoutRoad(ending, cache));
     const { steps, verified } = await setupRoad(ending, await packageTarball(ending), ['--cache', cache]);
     print(`From the package (good signatures: ${verified.toSorted().join(', ')})`, steps);
+    print('From an installed server to a plugin', (await pluginRoad(ending)).steps);
   } finally {
     for (const release of releases.toReversed()) await release();
   }
