@@ -267,6 +267,7 @@ export const takenNames: readonly string[] = [
   'store',
   'system',
   'trace',
+  'tls-reports',
   'traffic',
   'threads',
   'users',
