@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { atEnd, type Ending } from './ending.js';
+import { until } from './until.js';
 
 const run = promisify(execFile);
 
@@ -25,8 +26,17 @@ export class SmallDisk {
     return new SmallDisk(path);
   }
 
+  /** Waits until no file is open for writing. */
   async readOnly(): Promise<void> {
-    await run('mount', ['-o', 'remount,ro', this.path]);
+    await until('a moment in which no file is written', () =>
+      run('mount', ['-o', 'remount,ro', this.path]).then(
+        () => true,
+        (error: unknown) => {
+          if (String(error).includes('busy')) return undefined;
+          throw error;
+        },
+      ),
+    );
   }
 
   async writable(): Promise<void> {
