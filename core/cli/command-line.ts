@@ -3,12 +3,10 @@ import type { StartOptions } from '../main.js';
 import type { CompletedCommand } from './completion.js';
 import {
   commandFlags,
-  commandSettings,
   serverFlags,
   type CommandEnvironment,
   type CommandFlag,
   type CommandInput,
-  type CommandSetting,
   type OwnFlag,
 } from './command.js';
 import type { Plugin, PluginCommand } from '../plugin.js';
@@ -19,10 +17,9 @@ export interface CommandLine {
   readonly words: readonly string[];
   readonly options: StartOptions;
   readonly flags: ReadonlySet<CommandFlag>;
-  readonly settings: ReadonlyMap<CommandSetting, string>;
   readonly help: boolean;
   readonly version: boolean;
-  /** As it was given: the command of a plugin may have flags of its own. */
+  /** As it was given: it is parsed again with the flags of the command. */
   readonly argv: readonly string[];
   /** About the first flag that is none of the server's. */
   readonly unknown?: Error;
@@ -44,9 +41,6 @@ export function readCommandLine(argv: readonly string[], own?: Readonly<Record<s
     ...(unknown !== undefined && { unknown }),
     words: positionals,
     flags: new Set(commandFlags.filter((flag) => values[flag] === true)),
-    settings: new Map(
-      commandSettings.flatMap((name) => (values[name] === undefined ? [] : [[name, values[name]] as const])),
-    ),
     help: values.help === true,
     version: values.version === true,
     options: {
@@ -106,7 +100,7 @@ export interface BuiltInCommand {
   /** Names of its arguments, as `--help` shows them; one that may be left out in brackets. */
   readonly takes?: readonly string[];
   readonly flags?: readonly CommandFlag[];
-  readonly settings?: readonly CommandSetting[];
+  readonly ownFlags?: Readonly<Record<string, OwnFlag>>;
   readonly summary: string;
   /**
    * Resolves with the exit status.
@@ -116,7 +110,7 @@ export interface BuiltInCommand {
   run(call: CommandCall, environment: CommandEnvironment): Promise<number>;
 }
 
-export interface CommandCall extends Pick<CommandLine, 'options' | 'flags' | 'settings'> {
+export interface CommandCall extends Pick<CommandLine, 'options' | 'flags' | 'values'> {
   readonly args: readonly string[];
 }
 
@@ -151,18 +145,20 @@ export function findCommand(
   commands: readonly BuiltInCommand[],
   line: CommandLine,
 ): { readonly command: BuiltInCommand; readonly call: CommandCall } | undefined {
-  const { words, options, flags, settings } = line;
-  const command = commands.find(({ words: own }) => own === words.slice(0, own.split(' ').length).join(' '));
-  if (command === undefined) return refuseHalfCommand(commands, words);
-  if (line.unknown !== undefined) throw line.unknown;
+  const command = commands.find(({ words }) => words === line.words.slice(0, words.split(' ').length).join(' '));
+  if (command === undefined) return refuseHalfCommand(commands, line.words);
+  const { words, options, flags, values } = readCommandLine(line.argv, command.ownFlags ?? {});
+  refuseStrange(command.words, flags, command.flags);
   const args = words.slice(command.words.split(' ').length);
-  const accepted: readonly string[] = [...(command.flags ?? []), ...(command.settings ?? [])];
-  const strange = [...flags, ...settings.keys()].find((name) => !accepted.includes(name));
-  if (strange !== undefined) throw usageError(`postern ${command.words} takes no --${strange}.`);
   const takes = command.takes ?? [];
   const needed = takes.filter((name) => !name.startsWith('[')).length;
   if (args.length < needed || args.length > takes.length) throw usageError(`Usage: postern ${synopsis(command)}`);
-  return { command, call: { args, options, flags, settings } };
+  return { command, call: { args, options, flags, values } };
+}
+
+function refuseStrange(command: string, given: ReadonlySet<CommandFlag>, accepted: readonly CommandFlag[] = []): void {
+  const strange = [...given].find((flag) => !accepted.includes(flag));
+  if (strange !== undefined) throw usageError(`postern ${command} takes no --${strange}.`);
 }
 
 export type PluginCall = Pick<CommandInput<unknown>, 'args' | 'flags' | 'values'>;
@@ -173,20 +169,24 @@ export type PluginCall = Pick<CommandInput<unknown>, 'args' | 'flags' | 'values'
  * @throws usage error for a flag that it does not have
  */
 export function pluginCall(
-  { name, flags: accepted = [], ownFlags = {} }: PluginCommand,
+  { name, flags: accepted, ownFlags = {} }: PluginCommand,
   argv: readonly string[],
 ): PluginCall {
-  const { words, flags, settings, values } = readCommandLine(argv, ownFlags);
-  const strange = [...flags, ...settings.keys()].find((flag) => !accepted.some((one) => one === flag));
-  if (strange !== undefined) throw usageError(`postern ${name} takes no --${strange}.`);
+  const { words, flags, values } = readCommandLine(argv, ownFlags);
+  refuseStrange(name, flags, accepted);
   return { args: words.slice(1), flags, values };
 }
 
 /** For example `plugin new NAME [--typescript]`. */
-function synopsis({ words, takes = [], flags = [], settings = [] }: BuiltInCommand): string {
-  const valued = settings.map((name) => `[--${name} ${name === 'folder' ? 'DIR' : 'HOST'}]`);
-  return [words, ...takes, ...valued, ...flags.map((flag) => `[--${flag}]`)].join(' ');
+function synopsis({ words, takes = [], flags = [], ownFlags = {} }: BuiltInCommand): string {
+  const own = Object.entries(ownFlags).map(([name, flag]) => `[${flagText(name, flag)}]`);
+  return [words, ...takes, ...own, ...flags.map((flag) => `[--${flag}]`)].join(' ');
 }
+
+const flagText = (name: string, { value }: OwnFlag): string => `--${name}${value === undefined ? '' : ` ${value}`}`;
+
+const flagNames = (own: Readonly<Record<string, OwnFlag>> = {}): readonly string[] =>
+  Object.keys(own).map((name) => `--${name}`);
 
 function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonly string[]): undefined {
   const beginning = commands.filter(({ words }) => words.split(' ')[0] === first);
@@ -197,11 +197,12 @@ function refuseHalfCommand(commands: readonly BuiltInCommand[], [first]: readonl
 /** Every command with its words, for the completion of shells. */
 export function completedCommands(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): CompletedCommand[] {
   const commands = plugins.flatMap((plugin) => plugin.commands);
-  const actions = commands.flatMap(({ usage: lines, summary, ownFlags = {} }) => {
-    const options = Object.keys(ownFlags).map((name) => `--${name}`);
+  const actions = commands.flatMap(({ usage: lines, summary, ownFlags }) => {
+    const options = flagNames(ownFlags);
     return lines.map((line) => ({ words: /^postern (\S+(?: [a-z]+)?)/.exec(line)?.[1] ?? '', summary, options }));
   });
-  return [...builtIn, ...actions, { words: 'completion', summary: completionSummary }];
+  const own = builtIn.map(({ words, summary, ownFlags }) => ({ words, summary, options: flagNames(ownFlags) }));
+  return [...own, ...actions, { words: 'completion', summary: completionSummary }];
 }
 
 const completionSummary = 'print a script that completes commands: bash, zsh or fish';
@@ -217,14 +218,14 @@ export function helpOf(
   const lines = [...own.map((one) => `postern ${synopsis(one)}  ${one.summary}`), ...(command?.usage ?? [])];
   if (lines.length === 0) return undefined;
   const about = command === undefined ? [] : [command.summary, ''];
-  return [...about, 'Usage:', ...lines.map((line) => `  ${line}`), ...ownFlagLines(command?.ownFlags)].join('\n');
+  const flags = Object.assign({}, command?.ownFlags, ...own.map(({ ownFlags }) => ownFlags)) as Readonly<
+    Record<string, OwnFlag>
+  >;
+  return [...about, 'Usage:', ...lines.map((line) => `  ${line}`), ...ownFlagLines(flags)].join('\n');
 }
 
 function ownFlagLines(own: Readonly<Record<string, OwnFlag>> = {}): readonly string[] {
-  const rows = Object.entries(own).map(([name, { value, summary }]) => ({
-    flag: `--${name}${value === undefined ? '' : ` ${value}`}`,
-    summary,
-  }));
+  const rows = Object.entries(own).map(([name, flag]) => ({ flag: flagText(name, flag), summary: flag.summary }));
   if (rows.length === 0) return [];
   const width = Math.max(...rows.map(({ flag }) => flag.length)) + 2;
   return ['', 'Options', ...rows.map(({ flag, summary }) => `  ${flag.padEnd(width)}${summary}`)];

@@ -3,13 +3,9 @@ import type { Clock } from '../clock.js';
 import type { OwnerAnswer, OwnerCall } from '../contracts/server.js';
 import { startError } from '../problem.js';
 
-/** Options of single commands: `--json`, `--typescript`, `--dry-run`, `--table`. */
-export const commandFlags = ['json', 'typescript', 'dry-run', 'table'] as const;
+/** Options that many commands have: `--json`, `--dry-run`. */
+export const commandFlags = ['json', 'dry-run'] as const;
 export type CommandFlag = (typeof commandFlags)[number];
-
-/** Options of single commands that have a value: `--mail-host mail.example.org`. */
-export const commandSettings = ['mail-host', 'folder'] as const;
-export type CommandSetting = (typeof commandSettings)[number];
 
 /** Every flag of the server, as `parseArgs` of Node.js takes them. */
 export const serverFlags = {
@@ -19,11 +15,7 @@ export const serverFlags = {
   'smtp-port': { type: 'string' },
   verbose: { type: 'boolean', short: 'v' },
   json: { type: 'boolean' },
-  typescript: { type: 'boolean' },
   'dry-run': { type: 'boolean' },
-  table: { type: 'boolean' },
-  'mail-host': { type: 'string' },
-  folder: { type: 'string' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean' },
 } as const;
@@ -53,7 +45,7 @@ export interface Command<O> {
   run(input: CommandInput<O>): Promise<void>;
 }
 
-/** A flag of a plugin's command: `--since DATE`, or `--all`. */
+/** A flag of one command: `--since DATE`, or `--all`. */
 export interface OwnFlag {
   /** One line for the help. */
   readonly summary: string;

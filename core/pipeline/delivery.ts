@@ -127,7 +127,7 @@ class MessageDelivery {
       if (decision.outcome === 'discard') routes.set(recipient, 'discard');
       else if (decision.outcome === 'pass' && decision.hop !== undefined) routes.set(recipient, decision.hop);
       else {
-        log.error({ transaction: transaction.id }, 'a recipient that a hook has added is taken by nobody');
+        log.error({ transaction: transaction.id }, 'no hook routes a recipient that a hook has added');
         return { answer: replies.fault };
       }
     }

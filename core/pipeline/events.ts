@@ -124,12 +124,12 @@ export class RegisteredWatcher<E extends WatchedEvent> {
     this.#missed += 1;
     if (this.#missed > 1) return;
     const about = { plugin: this.#plugin, event: this.#event, unsettled: this.#unsettled };
-    this.#context.log.warn(about, 'a watcher is too slow: it is not told of what happens meanwhile');
+    this.#context.log.warn(about, 'a watcher is too slow: it misses events');
   }
 
   #resume(): void {
     const about = { plugin: this.#plugin, event: this.#event, missed: this.#missed };
-    this.#context.log.warn(about, 'a watcher that was too slow is told again');
+    this.#context.log.warn(about, 'a watcher that was too slow gets events again');
     this.#missed = 0;
   }
 

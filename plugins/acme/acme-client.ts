@@ -1,5 +1,6 @@
 import { createHash, createPublicKey, type KeyObject, sign } from 'node:crypto';
 import { z } from 'zod';
+import { abortAfter } from '../../core/concurrency.js';
 
 /** An answer of the authority that refuses something, or an authority that does not answer. */
 export class AcmeError extends Error {
@@ -151,7 +152,7 @@ export class AcmeClient {
     if (new URL(url).protocol !== new URL(directory).protocol) {
       throw new AcmeError('malformed', 'The authority names an address of another protocol than its directory.');
     }
-    const signal = AbortSignal.any([this.#input.signal, AbortSignal.timeout(requestMs)]);
+    const signal = abortAfter(requestMs, this.#input.signal);
     try {
       return await fetch(url, { ...init, signal, redirect: 'error' });
     } catch (cause) {

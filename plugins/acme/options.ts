@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Plain http is for tests on this machine: over it, nobody is known to be the authority. */
+/** Plain http is for tests on this machine: it does not authenticate the authority. */
 const isSafe = (url: string): boolean => {
   const { protocol, hostname } = new URL(url);
   return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);

@@ -40,7 +40,7 @@ export const noState: AcmeState = {
 /** Authorities count failed challenges by the hour: the first pauses are long enough for that. */
 const firstPauseMs = 15 * 60_000;
 const maxPauseMs = 24 * 3_600_000;
-/** Renewal starts when a third of the lifetime is left, or up to so many thousandths earlier. */
+/** Renewal starts when a third of the lifetime is left, or up to this many thousandths of it earlier. */
 const maxJitter = 30;
 
 type Attempt = 'issued' | 'failed' | 'limited';

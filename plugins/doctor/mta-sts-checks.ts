@@ -52,7 +52,7 @@ async function hostFindings(lookups: Dns, domain: string, loaded: Loaded): Promi
   if (four.status === 'failed' || six.status === 'failed') return [skipped(`${host} could not be looked up.`)];
   if (four.records.length + six.records.length === 0) {
     const record = zoneLine(stsHostRecord(domain, loaded.hostname));
-    return [trouble(`${host} has no address: nobody can fetch the MTA-STS policy.`, `Add the record ${record}`)];
+    return [trouble(`${host} has no address: no server can fetch the MTA-STS policy.`, `Add the record ${record}`)];
   }
   const facts = await httpsFacts(loaded);
   if (facts === undefined) {
@@ -63,7 +63,7 @@ async function hostFindings(lookups: Dns, domain: string, loaded: Loaded): Promi
   if (facts !== 'self-signed' && facts.covers(host)) return [fine(`The HTTPS listener has a certificate for ${host}.`)];
   return [
     trouble(
-      `The HTTPS listener has no certificate for ${host}: nobody can fetch the MTA-STS policy.`,
+      `The HTTPS listener has no certificate for ${host}: no server can fetch the MTA-STS policy.`,
       `Add ${host} to plugins.acme.names, or to the certificate that http.https names.`,
     ),
   ];

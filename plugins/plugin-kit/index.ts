@@ -6,11 +6,11 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
   {
     words: 'plugin new',
     takes: ['NAME'],
-    flags: ['typescript'],
+    ownFlags: { typescript: { summary: 'in TypeScript' } },
     summary: 'create a working plugin in ./NAME',
-    run: async ({ args: [name = ''], flags }, { cwd, env, print }) => {
+    run: async ({ args: [name = ''], values }, { cwd, env, print }) => {
       const { newPlugin, stripsTypes } = await import('./new-plugin.js');
-      const language = flags.has('typescript') ? 'typescript' : 'javascript';
+      const language = values['typescript'] === true ? 'typescript' : 'javascript';
       print(await newPlugin({ name, language, cwd, stripsTypes, program: programName({ env }) }));
       return 0;
     },

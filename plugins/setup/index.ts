@@ -1,18 +1,24 @@
-import type { BuiltInCommand } from '../../core/cli/command-line.js';
+import type { BuiltInCommand, CommandCall } from '../../core/cli/command-line.js';
+
+const table = { summary: 'records as a table, for the form of a provider' };
 
 /** Commands that set up a mail server: its files, its keys and its records in the DNS. */
 export const setupCommands: readonly BuiltInCommand[] = [
   {
     words: 'init',
     takes: ['[DOMAIN]'],
-    settings: ['mail-host', 'folder'],
-    flags: ['table', 'json'],
+    ownFlags: {
+      'mail-host': { value: 'HOST', summary: 'name of the server; mail.DOMAIN if absent' },
+      folder: { value: 'DIR', summary: 'where the files go; here if absent' },
+      table,
+    },
+    flags: ['json'],
     summary: 'set up a mail server for a domain: configuration, keys, systemd unit, DNS records; overwrites nothing',
-    run: async ({ args: [domain], settings, flags }, environment) =>
-      (await import('./init.js')).init(
-        { domain, mailHost: settings.get('mail-host'), folder: settings.get('folder') ?? '.', form: formOf(flags) },
-        environment,
-      ),
+    run: async (call, environment) => {
+      const { init } = await import('./init.js');
+      const { 'mail-host': mailHost, folder = '.' } = call.values as Partial<Record<'mail-host' | 'folder', string>>;
+      return init({ domain: call.args[0], mailHost, folder, form: formOf(call) }, environment);
+    },
   },
   {
     words: 'config show',
@@ -35,10 +41,14 @@ export const setupCommands: readonly BuiltInCommand[] = [
   {
     words: 'zone',
     takes: ['[DOMAIN]'],
-    flags: ['table', 'json'],
+    ownFlags: { table },
+    flags: ['json'],
     summary: 'print the DNS records that a domain needs, as a zone file or as a table',
-    run: async ({ args: [domain], options, flags }, environment) =>
-      (await import('./zone.js')).zone({ domain, options, form: formOf(flags) }, environment),
+    run: async (call, environment) =>
+      (await import('./zone.js')).zone(
+        { domain: call.args[0], options: call.options, form: formOf(call) },
+        environment,
+      ),
   },
   {
     words: 'dkim list',
@@ -65,7 +75,7 @@ export const setupCommands: readonly BuiltInCommand[] = [
   },
 ];
 
-function formOf(flags: ReadonlySet<string>): 'zone' | 'table' | 'json' {
+function formOf({ flags, values }: CommandCall): 'zone' | 'table' | 'json' {
   if (flags.has('json')) return 'json';
-  return flags.has('table') ? 'table' : 'zone';
+  return values['table'] === true ? 'table' : 'zone';
 }

@@ -81,7 +81,7 @@ function addressAdvice(hostname: string, addresses: readonly string[]): readonly
     ...(addresses.length === 0
       ? [`No interface here has a public address. Add an A and, if there is IPv6, an AAAA record for ${hostname}.`]
       : []),
-    `Whoever gave you the address sets its reverse name (PTR): ${open.join(', ')} → ${hostname}.`,
+    `The provider of the address sets its reverse name (PTR): ${open.join(', ')} → ${hostname}.`,
   ];
 }
 

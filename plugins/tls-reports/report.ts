@@ -102,10 +102,10 @@ export async function readReport(bytes: Uint8Array, isPacked: boolean): Promise<
       ],
     });
   }
-  return [...domains.values()].map((one) => ({ ...one, failures: mostFrequent(one.failures) }));
+  return [...domains.values()].map((one) => ({ ...one, failures: byCount(one.failures) }));
 }
 
-const mostFrequent = (failures: readonly ReportedFailure[]): readonly ReportedFailure[] =>
+const byCount = (failures: readonly ReportedFailure[]): readonly ReportedFailure[] =>
   failures.toSorted((one, other) => other.count - one.count).slice(0, maxFailures);
 
 function time(written: string, context: z.RefinementCtx): string {

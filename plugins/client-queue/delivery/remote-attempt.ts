@@ -30,7 +30,7 @@ export interface RemoteAttemptContext {
   /** Connections for sending; closed when no time is left. */
   readonly sessions: Set<ClientSession>;
   readonly deadlines?: Partial<ClientDeadlines> | undefined;
-  /** Told of each connection to a server of a domain whether TLS was agreed; undefined when nobody counts. */
+  /** Called for each connection to a server of a domain with its TLS; undefined when reports are off. */
   readonly tlsResult?: ((domain: string, server: Server, result: TlsAgreement) => void) | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;

@@ -59,7 +59,7 @@ interface ReportInput {
   readonly day: string;
   readonly domain: string;
   readonly results: DayOfDomain;
-  /** Address of whoever answers questions about the report. */
+  /** Contact for questions about the report. */
   readonly contact: Address;
   readonly hostname: string;
 }

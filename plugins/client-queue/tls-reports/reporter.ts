@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../core/clock.js';
+import { abortAfter } from '../../../core/concurrency.js';
 import type { HealthReport } from '../../../core/contracts/health.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { isDnsFailure, type Resolver } from '../../../core/dns/resolver.js';
@@ -104,7 +105,7 @@ export class TlsReporter {
 
   /** Undefined while the DNS does not answer. */
   async #addresses(domain: string): Promise<readonly ReportAddress[] | undefined> {
-    const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(lookupMs)]);
+    const signal = abortAfter(lookupMs, this.#stopping.signal);
     try {
       const { records } = await this.#input.resolver().resolveTxt(`_smtp._tls.${domain}`, { signal });
       const addresses = reportAddresses(records);
@@ -150,7 +151,7 @@ export class TlsReporter {
   /** RFC 8460 §5.4. */
   async #post(report: TlsReport, url: URL): Promise<void> {
     const { resolver, settings, ca } = this.#input;
-    const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(postMs)]);
+    const signal = abortAfter(postMs, this.#stopping.signal);
     const context: HttpsContext = {
       resolver: resolver(),
       allowPrivate: settings().allowPrivateAddresses,
