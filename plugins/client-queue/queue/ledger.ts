@@ -315,7 +315,7 @@ function storageProblem(error: unknown): Error {
 }
 
 /** Outcomes of a change for its recipients; compute them before the change is applied. */
-function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
+export function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
   return (change.recipients ?? []).flatMap((given): readonly QueueOutcome[] => {
     const recipient = entry.recipients[given.index];
     const state = recipient && fateOf(recipient.state, given);
