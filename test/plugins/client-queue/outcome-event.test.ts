@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import type { QueueOutcome } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import { outcomeEvent } from '../../../plugins/client-queue/delivery/relay-hook.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { newEntry } from '../../support/queue-entries.js';

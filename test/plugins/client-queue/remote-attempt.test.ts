@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Lease } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import { clientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { DeadHosts } from '../../../plugins/client-queue/delivery/dead-hosts.js';

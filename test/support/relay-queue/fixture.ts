@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { Entry, NewEntry } from '../../../core/contracts/queue-entry.js';
-import type { Lease, RelayQueue } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { Lease, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { isProblem, type ProblemName } from '../../../core/problem.js';
 import type { Ending } from '../ending.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Lease } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import { claiming, settlement } from '../queue-entries.js';
 import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixture.js';
 

@@ -176,7 +176,7 @@ test('a message without an entry is set aside when the queue is looked through, 
   await fixture.afterCrash();
   await fixture.queue.housekeep(fixture.clock.now());
   assert.deepEqual(await bodiesOf(fixture.folder), [uid]);
-  const [aside, ...others] = await fixture.queue.quarantined();
+  const [aside, ...others] = await fixture.queue.quarantine.list();
   assert.match(aside?.reason ?? '', /ended before it accepted/);
   assert.deepEqual(others, []);
 });
