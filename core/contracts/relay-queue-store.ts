@@ -113,15 +113,18 @@ export interface RelayQueue extends QueuedMail {
    * Due recipients, the longest due first, alternating new mail and retries, and senders. Durable before it resolves.
    */
   claim(options: ClaimOptions): Promise<readonly Lease[]>;
-  /** Durable when it resolves. @throws Problem `conflict` for an expired or completed lease */
+  /**
+   * Durable when it resolves. @throws Problem `conflict` for a completed lease, and for a lost one, at the latest when
+   * its recipients are leased again or are finished
+   */
   settle(lease: Lease, settlement: Settlement): Promise<void>;
-  /** When the next recipient is due; null for none. */
+  /** When the next recipient is due; null for none. May lag behind: then a claim gives nothing. */
   nextDue(): number | null;
   /** Called when something may be due earlier than the last `nextDue`. Returns the undo. */
   onDue(listener: () => void): () => void;
   /**
    * Called once for each recipient after each attempt, and when an operator or its age ended or held it, when that is
-   * durable. Not for what an earlier process left. A listener must not throw. Returns the undo.
+   * durable. Not for what an earlier process or another server did. A listener must not throw. Returns the undo.
    */
   onOutcome(listener: (outcome: QueueOutcome) => void): () => void;
   /** Opens the message as sent, from its first trace header field. @throws Problem `not-found` */
@@ -170,11 +173,17 @@ export interface Lease {
   readonly recipients: readonly { readonly index: number; readonly address: string; readonly attempts: number }[];
   readonly destination: string;
   readonly entry: NewEntry;
-  /** Fencing token: an outcome with an older one is refused. */
+  /** No other lease of the entry has it. */
   readonly token: number;
   readonly manual: boolean;
   /** False when no earlier attempt can have delivered any of it unnoticed; absent when unknown. */
   readonly interrupted?: boolean;
+  /**
+   * Whether this server still has the lease, asked before its message goes beyond recall. It is asked when the end of
+   * the message comes near, and again, without a pause before the end is sent; so a store may answer the second time at
+   * once, with what it has learnt since. Only true holds. Absent where no other server can take the lease.
+   */
+  holds?(): boolean | Promise<boolean>;
 }
 
 export interface ClaimOptions {

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import { outcomeEvent } from '../../../plugins/client-queue/delivery/relay-hook.js';
 import { startInProcess } from '../../support/in-process-server.js';
-import { newEntry } from '../../support/queue-entries.js';
+import { newEntry } from '../../kit/relay-queue/entries.js';
 import { freeListeners } from '../../support/server-process.js';
 import { SmtpSink } from '../../support/smtp-sink.js';
 import { until } from '../../support/until.js';

@@ -7,7 +7,7 @@ import { DeadHosts } from '../../../plugins/client-queue/delivery/dead-hosts.js'
 import { attemptRemotely } from '../../../plugins/client-queue/delivery/remote-attempt.js';
 import { ReplyClassification } from '../../../plugins/client-queue/delivery/reply-classification.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { newEntry } from '../../support/queue-entries.js';
+import { newEntry } from '../../kit/relay-queue/entries.js';
 
 const nobody = (): never => assert.fail('nobody sends it');
 

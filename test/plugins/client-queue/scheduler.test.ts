@@ -9,7 +9,7 @@ import { SitePace } from '../../../plugins/client-queue/delivery/site-pace.js';
 import type { AttemptResult } from '../../../plugins/client-queue/delivery/attempt-result.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { newEntry } from '../../support/queue-entries.js';
+import { newEntry } from '../../kit/relay-queue/entries.js';
 
 const nothing: RecordedControl = {
   destination: 'site:mx',

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { isProblem, isStartError } from '../../../../core/problem.js';
-import { claiming, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/fixture.js';
+import { claiming, settlement } from '../../../kit/relay-queue/entries.js';
+import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
 import { until } from '../../../support/until.js';
 import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 

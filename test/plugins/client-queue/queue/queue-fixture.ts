@@ -11,18 +11,19 @@ import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { HandClock } from '../../../support/hand-clock.js';
-import type { QueueFixture } from '../../../support/relay-queue/fixture.js';
+import type { QueueHarness } from '../../../kit/relay-queue/harness.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 
 const returnPath = Buffer.from('Return-Path: <sender@home.example>\r\n');
 const trace = Buffer.from('Received: from a by b;\r\n\tSat, 21 Nov 2026 00:00:00 +0000\r\n');
 
-export interface FileQueueFixture extends QueueFixture {
+export interface FileQueueFixture extends QueueHarness {
   queue: FileRelayQueue;
   readonly folder: string;
   readonly files: FaultyFiles;
   readonly spool: FileSpool;
   readonly sentences: readonly string[];
+  message(body?: string): Promise<SpooledMessage>;
   readonly options: RelayQueueOptions;
   reopen(options?: Partial<RelayQueueOptions>): Promise<FileRelayQueue>;
   /** Opens it again as if the process had died: nobody has said goodbye. */

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
-import { accept, claimOne, entryOf, isThe } from '../../../support/relay-queue/fixture.js';
-import { settlement } from '../../../support/queue-entries.js';
+import { accept, claimOne, entryOf, isThe } from '../../../kit/relay-queue/harness.js';
+import { settlement } from '../../../kit/relay-queue/entries.js';
 import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
 const body = 'Subject: hello\r\n\r\nA line.\r\n';
