@@ -165,7 +165,7 @@ export interface QueuedMail {
   count(filter: EntryFilter): Promise<number>;
   /** With a filter: of the entries that match, and of their recipients that match its criteria of recipients. */
   statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics>;
-  /** Open entries. */
+  /** Open entries. May lag behind. */
   readonly size: number;
 }
 export const relayQueue = service<QueuedMail>('postern.relay-queue');

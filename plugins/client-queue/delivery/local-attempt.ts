@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
-import type { Lease, RelayQueue } from '../queue/relay-queue.js';
+import type { Lease, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { classOf, isProblem, type Problem } from '../../../core/problem.js';
 import type { Log } from '../../../core/log/log.js';

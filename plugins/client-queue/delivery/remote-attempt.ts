@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease } from '../queue/relay-queue.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { ClientDeadlines, RemoteServer as Server } from '../../../core/smtp/client/remote-server.js';
 import { type ClientFailure, diedIdle, isAtMessage, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type {

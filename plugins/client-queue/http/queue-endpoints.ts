@@ -80,7 +80,7 @@ function listing(deps: QueueDeps): AnyEndpoint {
         controls: controls.list(),
         siteOf: (destination) => sites.peek(destination),
         now,
-        complaint: queue.complaint?.(),
+        complaint: queue.complaint(),
         matching,
       });
     },
@@ -114,7 +114,7 @@ function statistics(deps: QueueDeps): AnyEndpoint {
         return statisticsAnswer(counted, sites, maxDestinations.statistics);
       }
       const [whole, matching] = await Promise.all([queue.statistics(now), matchingStatistics(deps, filter)]);
-      const about = { now, complaint: queue.complaint?.(), filter, matching };
+      const about = { now, complaint: queue.complaint(), filter, matching };
       return statisticsPage(statisticsAnswer(whole, sites, maxDestinations.page), controls.list(), about);
     },
   });

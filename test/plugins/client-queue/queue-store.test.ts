@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { z } from 'zod';
+import { systemClock } from '../../../core/clock.js';
+import type { RelayQueueStore } from '../../../core/contracts/relay-queue-store.js';
+import { openRelayQueue } from '../../../plugins/client-queue/queue/open-relay-queue.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
+import { startInProcess } from '../../support/in-process-server.js';
+import { freeListeners } from '../../support/server-process.js';
+import { SmtpSink } from '../../support/smtp-sink.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
+
+const Entry = z.object({
+  state: z.string(),
+  queuedAt: z.string(),
+  lastAttempt: z.string().nullable(),
+  nextAttempt: z.string().nullable(),
+  expiresAt: z.string(),
+});
+
+/** What a plugin provides that has another store. */
+const plugin = `
+  import { definePlugin, service } from 'postern/plugin';
+  export const otherStore = definePlugin({
+    name: 'other-store',
+    provides: { relayQueueStore: service('postern.relay-queue-store') },
+    reload: 'restart',
+    setup: () => ({ relayQueueStore: globalThis.storeUnderTest }),
+  });
+`;
+
+const hourMs = 3_600_000;
+
+for (const aheadMs of [-10 * hourMs, 10 * hourMs]) {
+  test(`a store that a plugin provides has the queue, and its clock the times (${aheadMs} ms)`, async (t) => {
+    const folder = join(await temporaryFolder(t), 'elsewhere');
+    const clock = { now: () => Date.now() + aheadMs, monotonic: () => systemClock.monotonic() };
+    const { log } = rememberingLog();
+    const store: RelayQueueStore = {
+      clock,
+      open: ({ bounds, owner, ready }) => openRelayQueue({ folder, clock, log, owner, ready, ...bounds }),
+    };
+    Object.assign(globalThis, { storeUnderTest: store });
+    const sink = await SmtpSink.start(t, { steps: { rcpt: '450 4.2.0 Later' } });
+    const routes = { out: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['out.example'] } };
+    const plugins = JSON.stringify({ 'client-queue': { routes, keepFinished: 60 } });
+    const config = `{ sitePlugins: ['./store.mjs'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
+    const { admin, folder: home } = await startInProcess(t, config, {}, (place) =>
+      writeFile(join(place, 'store.mjs'), plugin),
+    );
+    const envelopes = [{ mail: 'ann@elsewhere.example', rcpt: ['bob@out.example'], text: 'Hi' }];
+    const { uid } = z
+      .object({ uid: z.string() })
+      .parse(await admin.json('/client/queue', { json: { envelopes } }, 202));
+    const entry = async () => Entry.parse(await admin.json(`/client/queue/${uid}`));
+    while ((await entry()).state !== 'deferred') await pause(10);
+    const { queuedAt, lastAttempt, nextAttempt, expiresAt } = await entry();
+    const hours = (time: string | null): number => Math.floor((Date.parse(time ?? '') - clock.now()) / hourMs);
+    assert.deepEqual([queuedAt, lastAttempt, nextAttempt, expiresAt].map(hours), [-1, -1, 0, 119]);
+    sink.script = {};
+    await admin.json('/client/queue/retry', { json: { uid } });
+    while ((await entry()).state !== 'delivered') await pause(10);
+    assert.ok(!(await readdir(join(home, 'data'))).includes('queue'), 'no queue in files');
+  });
+}
