@@ -1,0 +1,199 @@
+import { readFileSync } from 'node:fs';
+import pg from 'pg';
+import type { Clock } from '../../core/clock.js';
+import type { Log } from '../../core/log/log.js';
+import { isProblem, problem } from '../../core/problem.js';
+import type { DatabaseSettings } from './options.js';
+
+/** What a connection is for, and the most that are open for it. */
+const connections = { fence: 1, accept: 2, claim: 1, settle: 2, pages: 2, bodies: 1, listen: 1 } as const;
+export type Purpose = keyof typeof connections;
+
+const connectTimeoutMs = 3000;
+const firstPauseMs = 100;
+const longestPauseMs = 5000;
+
+interface DatabaseInput {
+  readonly settings: DatabaseSettings;
+  /** Shown in `pg_stat_activity`, with the purpose behind it. */
+  readonly applicationName: string;
+  /** Milliseconds after which a silent query has failed and its connection is closed. */
+  readonly queryTimeoutMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Connections to the one server of the list that can be written. A connection that fails is closed, and the next query
+ * opens another one, at the next server when this one refuses or only reads.
+ */
+export class Database {
+  readonly #input: DatabaseInput;
+  readonly #pools = new Map<Purpose, pg.Pool>();
+  #host = 0;
+  #failures = 0;
+  #notBefore = -Infinity;
+  #closed = false;
+  /** Why the last connection failed; undefined while all is well. */
+  #fault: string | undefined;
+
+  constructor(input: DatabaseInput) {
+    this.#input = input;
+  }
+
+  /** Why there is no connection; undefined while there is one, or none was needed. */
+  get fault(): string | undefined {
+    return this.#fault;
+  }
+
+  /** The server in use, as it is configured. */
+  get host(): string {
+    return this.#input.settings.hosts[this.#host] ?? '';
+  }
+
+  /** One statement, with its values. @throws Problem `unavailable` when there is no connection */
+  async query<R extends pg.QueryResultRow>(
+    purpose: Purpose,
+    text: string,
+    values: readonly unknown[] = [],
+  ): Promise<pg.QueryResult<R>> {
+    return this.use(purpose, (client) => client.query<R>(text, [...values]));
+  }
+
+  /** Several statements on one connection, in a transaction. */
+  transaction<T>(purpose: Purpose, work: (client: pg.ClientBase) => Promise<T>): Promise<T> {
+    return this.use(purpose, async (client) => {
+      await client.query('begin');
+      try {
+        const done = await work(client);
+        await client.query('commit');
+        return done;
+      } catch (error) {
+        await client.query('rollback').catch(() => undefined);
+        throw error;
+      }
+    });
+  }
+
+  /** Work on one connection, which is closed when the work fails by more than a refused statement. */
+  async use<T>(purpose: Purpose, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    const client = await this.#connect(purpose);
+    try {
+      const done = await work(client);
+      client.release();
+      return done;
+    } catch (error) {
+      const isLost = !isRefusedStatement(error);
+      client.release(isLost);
+      if (isElsewhere(error)) this.#leave(error);
+      throw error;
+    }
+  }
+
+  async #connect(purpose: Purpose): Promise<pg.PoolClient> {
+    if (this.#closed) throw problem('unavailable', 'The server stops.');
+    const { clock } = this.#input;
+    if (clock.monotonic() < this.#notBefore) throw problem('unavailable', { detail: away, cause: this.#fault });
+    const pool = this.#pool(purpose);
+    try {
+      const client = await pool.connect();
+      this.#failures = 0;
+      this.#fault = undefined;
+      return client;
+    } catch (cause) {
+      if (this.#pools.get(purpose) === pool) this.#leave(cause);
+      throw problem('unavailable', { detail: away, cause });
+    }
+  }
+
+  /** Closes all connections; the next ones are made to the next server, after a pause that grows. */
+  #leave(cause: unknown): void {
+    const { log, clock, settings } = this.#input;
+    const message = cause instanceof Error ? cause.message : String(cause);
+    if (this.#fault === undefined) log.error({ err: cause, host: this.host }, 'the database of the cluster is away');
+    this.#fault = message;
+    this.#host = (this.#host + 1) % settings.hosts.length;
+    this.#failures += 1;
+    const rounds = Math.floor((this.#failures - 1) / settings.hosts.length);
+    const pause = Math.min(longestPauseMs, firstPauseMs * 2 ** rounds);
+    this.#notBefore = clock.monotonic() + pause;
+    for (const pool of this.#pools.values()) void pool.end().catch(() => undefined);
+    this.#pools.clear();
+  }
+
+  #pool(purpose: Purpose): pg.Pool {
+    const known = this.#pools.get(purpose);
+    if (known !== undefined) return known;
+    const { settings, applicationName, queryTimeoutMs, log } = this.#input;
+    const pool = new pg.Pool({
+      ...addressOf(this.host, settings),
+      database: settings.name,
+      user: settings.user,
+      ...(settings.password !== undefined && { password: settings.password }),
+      application_name: `${applicationName}/${purpose}`,
+      max: connections[purpose],
+      connectionTimeoutMillis: connectTimeoutMs,
+      query_timeout: queryTimeoutMs,
+      idleTimeoutMillis: 0,
+      keepAlive: true,
+      verify: refuseReadOnly,
+    });
+    // Of an idle connection; the next query opens another one.
+    pool.on('error', (error) => log.warn({ err: error, purpose }, 'a connection to the database was lost'));
+    this.#pools.set(purpose, pool);
+    return pool;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.allSettled([...this.#pools.values()].map((pool) => pool.end()));
+    this.#pools.clear();
+  }
+}
+const away = 'The database of the cluster does not answer.';
+
+const prepare =
+  "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";
+
+/** A standby, or a server that was made read-only, is not the one. */
+function refuseReadOnly(client: pg.PoolClient, done: (error?: Error) => void): void {
+  void client.query(prepare).then(
+    (results) => {
+      const last = (results as unknown as readonly pg.QueryResult<{ read_only: boolean }>[]).at(-1);
+      done(last?.rows[0]?.read_only === false ? undefined : new Error('the server of the database cannot be written'));
+    },
+    (error: unknown) => done(error as Error),
+  );
+}
+
+function addressOf(host: string, { tls }: DatabaseSettings): pg.PoolConfig {
+  if (host.startsWith('/')) return { host };
+  const [, name = '', port = '5432'] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(host) ?? [];
+  if (tls === 'off') return { host: name, port: Number(port) };
+  const file = (path: string | undefined): Buffer | undefined => (path === undefined ? undefined : readFileSync(path));
+  const { ca, cert, key } = tls;
+  return {
+    host: name,
+    port: Number(port),
+    enableChannelBinding: true,
+    ssl: { rejectUnauthorized: true, ca: file(ca), cert: file(cert), key: file(key), servername: name },
+  };
+}
+
+/** SQLSTATE of an error, or undefined for one that is not of the database. */
+export function stateOf(error: unknown): string | undefined {
+  const { code } = error as { readonly code?: unknown };
+  return error instanceof pg.DatabaseError && typeof code === 'string' ? code : undefined;
+}
+
+/** The server answered: the connection is well, and nothing of the transaction was done. */
+function isRefusedStatement(error: unknown): boolean {
+  const state = stateOf(error);
+  return isProblem(error) || (state !== undefined && !/^(08|57|25006)/.test(state));
+}
+
+/** The server cannot be written any more. */
+const isElsewhere = (error: unknown): boolean => stateOf(error) === '25006';
+
+/** A conflict with another transaction: the same may succeed when it is tried again. */
+export const isConflict = (error: unknown): boolean => ['40001', '40P01', '55P03'].includes(stateOf(error) ?? '');

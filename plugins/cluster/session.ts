@@ -1,0 +1,356 @@
+import { uptime } from 'node:os';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Clock } from '../../core/clock.js';
+import type { Log } from '../../core/log/log.js';
+import { startError } from '../../core/problem.js';
+import type { Database } from './database.js';
+
+interface SessionInput {
+  readonly database: Pick<Database, 'query' | 'transaction'>;
+  /** Name of this node. */
+  readonly node: string;
+  /** Drawn once for the data folder: two servers with one name are told apart by it. */
+  readonly instance: string;
+  /** A session that is silent for so long is dead to the others. Milliseconds. */
+  readonly sessionMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What the others may know about this node; written with each beat. */
+  readonly report?: () => Readonly<Record<string, unknown>>;
+  /** Seconds since the machine was started, sleep included. */
+  readonly uptime?: () => number;
+}
+
+/** Beats in the life of a session without one; looks at the others, and the pause between two of them that counts. */
+const beatsPerSession = 6;
+const looksPerSession = 20;
+const longestLookGap = 1 / 10;
+/** Share of `sessionMs` after which a node without an answer to a beat stops. The others wait for all of it. */
+const validShare = 0.7;
+/** An answer of the database about this session counts for so long. Milliseconds. */
+const answerMs = 2000;
+/** The clocks of a machine that slept or was frozen differ by more. Milliseconds. */
+const clockPlayMs = 1000;
+
+/** A beat that the database has confirmed. */
+interface Beat {
+  readonly number: number;
+  /** When it was sent, by the three clocks of the machine. */
+  readonly sentAt: number;
+  readonly wallAt: number;
+  readonly uptimeAt: number;
+}
+
+interface Living {
+  readonly key: string;
+  beat: Beat;
+}
+
+/**
+ * The life of a node among the others: a row in the database with a heartbeat. Leases belong to a session, not to a
+ * node; when the others have declared it dead, it must not send another final dot, and joins anew.
+ */
+export class Session {
+  readonly #input: SessionInput;
+  readonly #beatMs: number;
+  readonly #lookMs: number;
+  readonly #others: Observation;
+  readonly #stopped = new AbortController();
+  readonly #listeners = new Set<() => void>();
+  readonly #question: Question;
+  #living: Living | undefined;
+  #fenced = 0;
+  #clockOffset: number | undefined;
+  #running: Promise<unknown> | undefined;
+
+  constructor(input: SessionInput) {
+    this.#input = input;
+    this.#beatMs = input.sessionMs / beatsPerSession;
+    this.#lookMs = input.sessionMs / looksPerSession;
+    this.#others = new Observation(input.sessionMs);
+    this.#question = new Question(input.clock, (key) => this.#isAlive(key));
+  }
+
+  /** Of the session that lives, as far as this node knows; undefined while it has none. */
+  get key(): string | undefined {
+    return this.#living !== undefined && this.#isTime(this.#living.beat) ? this.#living.key : undefined;
+  }
+
+  /** How often the others have declared this node dead, or it had to assume so. */
+  get fenced(): number {
+    return this.#fenced;
+  }
+
+  /** Milliseconds by which the clock of the database is ahead of `clock.monotonic()`; undefined until it was asked. */
+  get clockOffset(): number | undefined {
+    return this.#clockOffset;
+  }
+
+  /** Called when a session has begun, and when it has ended. Returns the undo. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /**
+   * Begins a session, and beats until `leave`. While the database is away, it begins one as soon as it can.
+   *
+   * @throws a start error when another server has this name
+   */
+  async join(): Promise<void> {
+    try {
+      await this.#begin().catch((error: unknown) => {
+        if (!(error instanceof NameTaken)) throw error;
+        return this.#beginAfterTheOther();
+      });
+    } catch (error) {
+      if (error instanceof NameTaken) throw startError(error.message);
+      this.#input.log.error({ err: error }, 'this node cannot join the cluster yet');
+    }
+    this.#running = Promise.all([this.#beatForever(), this.#lookForever()]);
+  }
+
+  /** The other server of this name may be gone: then it is silent for the length of a session. */
+  async #beginAfterTheOther(): Promise<void> {
+    const { clock, sessionMs, log } = this.#input;
+    log.warn('another server has the name of this node: its beats are watched for the length of a session');
+    const until = clock.monotonic() + sessionMs * (1 + 2 * longestLookGap);
+    while (clock.monotonic() < until && (await this.#wait(this.#lookMs))) await this.#look();
+    await this.#begin();
+  }
+
+  /** Ends the session, so that the others need not wait for it. */
+  async leave(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running;
+    const living = this.#living;
+    this.#end();
+    if (living === undefined) return;
+    await this.#input.database
+      .query('fence', 'update postern.session set dead = true where key = $1', [living.key])
+      .catch(() => undefined);
+  }
+
+  /**
+   * Whether a final dot may be written now, in this turn of the event loop: the database said that the session lives,
+   * and by the clocks of this machine it still does. The answer of the database may be two seconds old.
+   */
+  mayEnd(key: string): boolean | Promise<boolean> {
+    if (!this.#mayWrite(key)) return false;
+    const { clock } = this.#input;
+    if (this.#question.answeredAt(key) > clock.monotonic() - answerMs) return true;
+    return this.#question.ask(key).then((yes) => yes && this.#mayWrite(key));
+  }
+
+  #mayWrite(key: string): boolean {
+    const living = this.#living;
+    return living !== undefined && living.key === key && this.#isTime(living.beat);
+  }
+
+  /** By the clocks of this machine; a clock that counts sleep tells when the others did not. */
+  #isTime({ sentAt, wallAt, uptimeAt }: Beat): boolean {
+    const { clock, sessionMs, uptime: upSeconds = uptime } = this.#input;
+    const passed = clock.monotonic() - sentAt;
+    if (passed >= sessionMs * validShare) return false;
+    return clock.now() - wallAt - passed <= clockPlayMs && upSeconds() * 1000 - uptimeAt - passed <= clockPlayMs;
+  }
+
+  async #isAlive(key: string): Promise<boolean> {
+    const { rowCount } = await this.#input.database.query(
+      'fence',
+      'select 1 from postern.session where key = $1 and not dead',
+      [key],
+    );
+    return rowCount === 1;
+  }
+
+  async #begin(): Promise<void> {
+    const { database, node, instance, log } = this.#input;
+    const before = this.#now();
+    const key = await database.transaction('fence', async (client) => {
+      // Who has this name waits for whoever joins under it.
+      await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`postern.session.${node}`]);
+      await client.query('update postern.session set dead = true where node = $1 and instance = $2 and not dead', [
+        node,
+        instance,
+      ]);
+      const { rowCount: others } = await client.query('select 1 from postern.session where node = $1 and not dead', [
+        node,
+      ]);
+      if (others !== 0) throw new NameTaken(node);
+      const { rows } = await client.query<{ key: string }>(
+        `insert into postern.session (key, node, instance, report)
+         select $1 || ':' || nextval('postern.session_number'), $1, $2, $3 returning key`,
+        [node, instance, this.#report()],
+      );
+      return rows[0]?.key;
+    });
+    if (key === undefined) throw new Error('the database gave no key for the session');
+    this.#living = { key, beat: { number: 0, ...before } };
+    log.info({ session: key }, 'this node has joined the cluster');
+    this.#tell();
+  }
+
+  #report(): string {
+    return JSON.stringify(this.#input.report?.() ?? {});
+  }
+
+  #now(): Omit<Beat, 'number'> {
+    const { clock, uptime: upSeconds = uptime } = this.#input;
+    return { sentAt: clock.monotonic(), wallAt: clock.now(), uptimeAt: upSeconds() * 1000 };
+  }
+
+  async #beatForever(): Promise<void> {
+    while (await this.#wait(this.#beatMs)) {
+      try {
+        if (this.#living === undefined) await this.#begin();
+        else await this.#beat(this.#living);
+      } catch (error) {
+        if (error instanceof NameTaken) this.#input.log.error(error.message);
+      }
+      if (this.#living !== undefined && !this.#isTime(this.#living.beat)) this.#fence('it had no answer to its beats');
+    }
+  }
+
+  async #beat(living: Living): Promise<void> {
+    const sent = this.#now();
+    const { rows } = await this.#input.database.query<{ beat: string; now: number }>(
+      'fence',
+      `update postern.session set beat = beat + 1, report = $2 where key = $1 and not dead
+       returning beat, extract(epoch from clock_timestamp())::float8 * 1000 as now`,
+      [living.key, this.#report()],
+    );
+    const row = rows[0];
+    if (row === undefined) return this.#fence('the others have declared it dead');
+    const number = Number(row.beat);
+    if (number <= living.beat.number) return this.#fence('the database has forgotten a beat');
+    const { clock } = this.#input;
+    this.#clockOffset = row.now - (sent.sentAt + clock.monotonic()) / 2;
+    living.beat = { number, ...sent };
+  }
+
+  /** The session has ended: nothing of it may be sent any more. */
+  #fence(why: string): void {
+    if (this.#living === undefined) return;
+    this.#fenced += 1;
+    this.#input.log.error({ session: this.#living.key }, `this node has left the cluster: ${why}`);
+    this.#end();
+  }
+
+  #end(): void {
+    this.#living = undefined;
+    this.#tell();
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  async #lookForever(): Promise<void> {
+    // Who cannot look begins to count anew.
+    while (await this.#wait(this.#lookMs)) await this.#look().catch(() => undefined);
+  }
+
+  /** Declares those dead whose beat stands still while this node looks. */
+  async #look(): Promise<void> {
+    const { database, clock, log } = this.#input;
+    const { rows } = await database.query<Seen>('fence', 'select key, beat from postern.session where not dead');
+    for (const { key, beat } of this.#others.look(rows, clock.monotonic())) {
+      if (key === this.#living?.key) continue;
+      const { rowCount } = await database.query(
+        'fence',
+        'update postern.session set dead = true where key = $1 and beat = $2 and not dead',
+        [key, beat],
+      );
+      if (rowCount === 1) log.warn({ session: key }, 'a node of the cluster is silent and counts as dead');
+    }
+  }
+
+  /** False when the session is to end. */
+  async #wait(ms: number): Promise<boolean> {
+    const { signal } = this.#stopped;
+    await pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
+    return !signal.aborted;
+  }
+}
+
+class NameTaken extends Error {
+  constructor(node: string) {
+    super(
+      `Another server of the cluster calls itself ${node}. Give this one another name (plugins.cluster.node), or stop that one.`,
+    );
+  }
+}
+
+interface Seen {
+  readonly key: string;
+  /** As text: it may be larger than a number. */
+  readonly beat: string;
+}
+
+/** The beats of all sessions, as this node saw them. Only its own monotonic clock counts. */
+class Observation {
+  readonly #sessionMs: number;
+  readonly #seen = new Map<string, { readonly beat: string; readonly since: number }>();
+  #lookedAt = -Infinity;
+
+  constructor(sessionMs: number) {
+    this.#sessionMs = sessionMs;
+  }
+
+  /** The sessions whose beat has stood still for too long. */
+  look(living: readonly Seen[], now: number): readonly Seen[] {
+    if (now - this.#lookedAt > this.#sessionMs * longestLookGap) this.#seen.clear();
+    this.#lookedAt = now;
+    const keys = new Set(living.map(({ key }) => key));
+    for (const key of this.#seen.keys()) if (!keys.has(key)) this.#seen.delete(key);
+    return living.filter(({ key, beat }) => {
+      const known = this.#seen.get(key);
+      if (known?.beat !== beat) this.#seen.set(key, { beat, since: now });
+      return known?.beat === beat && now - known.since >= this.#sessionMs;
+    });
+  }
+}
+
+/** One question to the database answers all who asked before it began. */
+class Question {
+  readonly #clock: Clock;
+  readonly #isAlive: (key: string) => Promise<boolean>;
+  #key = '';
+  #answeredAt = -Infinity;
+  #running: Promise<boolean> | undefined;
+  #next: Promise<boolean> | undefined;
+
+  constructor(clock: Clock, isAlive: (key: string) => Promise<boolean>) {
+    this.#clock = clock;
+    this.#isAlive = isAlive;
+  }
+
+  /** When the last question began that was answered with yes, by the monotonic clock. */
+  answeredAt(key: string): number {
+    return key === this.#key ? this.#answeredAt : -Infinity;
+  }
+
+  /** False for no, and when there is no answer. */
+  ask(key: string): Promise<boolean> {
+    if (this.#running === undefined) {
+      this.#running = this.#put(key).finally(() => (this.#running = undefined));
+      return this.#running;
+    }
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined;
+      return this.ask(key);
+    });
+    return this.#next;
+  }
+
+  async #put(key: string): Promise<boolean> {
+    const began = this.#clock.monotonic();
+    const yes = await this.#isAlive(key).catch(() => false);
+    if (yes) {
+      this.#key = key;
+      this.#answeredAt = began;
+    }
+    return yes;
+  }
+}
