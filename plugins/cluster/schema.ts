@@ -1,4 +1,3 @@
-import type { Database } from './database.js';
 
 /** One version of the tables. Released ones never change. */
 interface SchemaVersion {

@@ -1,4 +1,4 @@
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, readdirSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 /** Programs that tests drive us with, and what is left untested without them. */
@@ -16,6 +16,7 @@ const peers = {
   lmtp: 'no mail is given to Dovecot over LMTP',
   postconf: 'the settings for Postfix are not read',
   postfix: 'no mail comes from its queue',
+  postgres: 'nothing is kept in PostgreSQL',
   setpriv: 'nothing is run as another user',
   rsync: 'no copy is made of a running server',
   nginx: 'it is not in front of our pages',
@@ -36,9 +37,21 @@ export function findPeer(name: Peer): string | undefined {
     '/usr/sbin',
     '/usr/lib/dovecot',
     '/usr/libexec/dovecot',
+    ...postgresFolders(),
   ]
     .map((folder) => join(folder, name))
     .find(isExecutable);
+}
+
+/** Debian puts no server into the path: `/usr/lib/postgresql/15/bin`, newest first. */
+function postgresFolders(): readonly string[] {
+  const root = '/usr/lib/postgresql';
+  try {
+    const versions = readdirSync(root).map(Number).filter(Number.isInteger);
+    return versions.sort((one, other) => other - one).map((version) => join(root, `${version}`, 'bin'));
+  } catch {
+    return [];
+  }
 }
 
 function isExecutable(path: string): boolean {

@@ -1,0 +1,10 @@
+/** Loaded into each node before its own module: the run shifts its wall clock, and it ends with the run. */
+const trueNow = Date.now;
+let shiftMs = 0;
+
+Date.now = () => trueNow() + shiftMs;
+process.on('message', (message: { readonly shiftMs: number }) => {
+  shiftMs = message.shiftMs;
+});
+process.on('disconnect', () => process.exit());
+process.channel?.unref();
