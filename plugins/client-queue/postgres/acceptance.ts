@@ -7,7 +7,7 @@ import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
-import type { PreparedEntry } from '../queue/relay-queue.js';
+import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
 import { normalReason } from '../queue/queued-entry.js';
 import { Batches } from './batches.js';
 import { envelopeText, lanes, numberOf, replyColumns, searchable, turned } from './entry-rows.js';
@@ -108,6 +108,10 @@ export class Acceptance {
     }
     if (bytes > 0) await store();
     return undefined;
+  }
+
+  idle(): Promise<void> {
+    return this.#batches.idle();
   }
 
   #prepared(accepting: Accepting): PreparedEntry {

@@ -2,7 +2,7 @@ import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cl
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { problem } from '../../../core/problem.js';
 import { decodeEnvelope } from '../queue/envelope.js';
-import type { ClaimOptions, Lease } from '../queue/relay-queue.js';
+import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import { DueSignal } from '../queue/schedule.js';
 import { DestinationHints, type Wanted } from './destination-hints.js';
 import { decodedEnvelope, grouped, lanes, numberOf, turned } from './entry-rows.js';

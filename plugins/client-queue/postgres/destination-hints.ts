@@ -1,5 +1,5 @@
 import { DueHeap, type Due, nowhere } from '../queue/due-heap.js';
-import type { ClaimOptions } from '../queue/relay-queue.js';
+import type { ClaimOptions } from '../../../core/contracts/relay-queue-store.js';
 
 /** Destinations that are asked for in one claim, and what each may get of it. */
 const mostAsked = 64;

@@ -4,7 +4,7 @@ import { type Attempt, type EntryState, type NewEntry, type RecordedReply } from
 import { applyChange, type Change, type ChangeDeps, keptAttempts } from '../queue/change.js';
 import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
 import { outcomesOf } from '../queue/ledger.js';
-import type { QueueOutcome } from '../queue/relay-queue.js';
+import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import { isWaiting, QueuedEntry, type RecipientRecord } from '../queue/queued-entry.js';
 
 /**
@@ -29,7 +29,7 @@ export const lanes = {
 
 /** Characters that PostgreSQL refuses in texts. What was accepted is kept as JSON, which writes them as escapes. */
 export function searchable(text: string): string {
-  return text.replaceAll('\0', '').toWellFormed();
+  return Buffer.from(text.replaceAll('\0', '')).toString();
 }
 
 interface EntryRow extends SqlRow {
@@ -392,8 +392,9 @@ export function replyColumns(reply: RecordedReply | null): readonly unknown[] {
   return [code, searchable(status), searchable(text), host === null ? null : searchable(host), at];
 }
 
-/** Rows to columns, as `unnest` takes them. */
+/** Rows to columns, as `unnest` takes them; times are whole milliseconds. */
 export function turned(rows: readonly (readonly unknown[])[]): unknown[][] {
   const [first = []] = rows;
-  return first.map((_, column) => rows.map((row) => row[column]));
+  const plain = (value: unknown): unknown => (typeof value === 'number' ? Math.round(value) : value);
+  return first.map((_, column) => rows.map((row) => plain(row[column])));
 }

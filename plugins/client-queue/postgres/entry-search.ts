@@ -210,3 +210,29 @@ function pageOf(
     prevCursor: cursorAt(shown[0], 'prev', isBackwards ? isMore : before),
   };
 }
+
+/**
+ * Every destination with recipients that wait, and when the first is due: each is found by one step in an index, however
+ * many recipients it has.
+ */
+export async function waitingDestinations(
+  database: SharedDatabase,
+): Promise<readonly { readonly destination: string; readonly due: string; readonly suspect: boolean }[]> {
+  const steps = (lane: number) => `
+    (with recursive step as (
+      (select destination from postern.recipient where state in (1, 2) and lane = ${lane} order by destination limit 1)
+      union all
+      select (select r.destination from postern.recipient r
+        where r.state in (1, 2) and r.lane = ${lane} and r.destination > step.destination order by r.destination limit 1)
+      from step where step.destination is not null)
+    select destination from step where destination is not null)`;
+  return database.query(
+    'settle',
+    `select d.destination, 0 as due, false as suspect from ${steps(0)} d
+     union all
+     select d.destination, (select min(r.due) from postern.recipient r
+       where r.state in (1, 2) and r.lane = 1 and r.destination = d.destination), false from ${steps(1)} d
+     union all
+     select * from (select destination, due, true from postern.recipient where state in (1, 2) and lane = 2 order by due limit 1) s`,
+  );
+}

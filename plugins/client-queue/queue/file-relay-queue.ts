@@ -301,7 +301,7 @@ export class FileRelayQueue implements OpenedRelayQueue {
   }
 }
 
-function choiceOf(selector: Selector): RecipientTest | undefined {
+export function choiceOf(selector: Selector): RecipientTest | undefined {
   if ('recipients' in selector) {
     const { recipients } = selector;
     return ({ entry, index }) => recipients[entry.uid]?.includes(index) ?? false;
