@@ -30,8 +30,8 @@ try {
   say(`seed ${seed}, sessions of ${sessionMs} ms`);
   const messages = Number(values.messages);
   const events = Number(values.events);
-  const result = await runChaos(ending, { messages, events, seed, fence, sessionMs, say });
-  const { lost, sentAfter, duplicates, unexplained, lostLeases, lateOutcomes } = result;
+  const result = await runChaos(ending, { messages, events, seed, fence, sessionMs });
+  const { lost, sentAfter, duplicates, unexplained, lostLeases, lateOutcomes, faults } = result;
   say(
     `in ${Math.round(result.seconds)} s: ${[...result.events].map(([name, times]) => `${times} × ${name}`).join(', ')}`,
   );
@@ -45,7 +45,8 @@ try {
   for (const { id, node, token, at } of [...sentAfter, ...unexplained].slice(0, 20)) {
     say(`${id} from ${node}, lease ${token}, at ${new Date(at).toISOString()}`);
   }
-  process.exitCode = lost.length + sentAfter.length + unexplained.length + result.waiting === 0 ? 0 : 1;
+  for (const fault of faults) say(fault);
+  process.exitCode = lost.length + sentAfter.length + unexplained.length + faults.length + result.waiting === 0 ? 0 : 1;
 } finally {
   for (const release of releases.toReversed()) await release();
 }
