@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { availableParallelism, loadavg } from 'node:os';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -35,6 +36,12 @@ const nodeNames = ['mx1', 'mx2', 'mx3'];
 const connectionsPerNode = 8;
 /** Without a new outcome for so long the rest is stuck. */
 const patienceMs = 60_000;
+/** What is enough for a machine that does nothing else, and more for a busy one. */
+export function defaultSessionMs(): number {
+  const load = (loadavg()[0] ?? 0) / availableParallelism();
+  return Math.round(1500 * Math.min(3, Math.max(1, load)));
+}
+
 const here = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 interface SinkProcess {

@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { availableParallelism, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
-import { runChaos } from './chaos.js';
+import { defaultSessionMs, runChaos } from './chaos.js';
 
 /**
  * `npm run chaos -- [--messages N] [--events N] [--fence none] [--seed S] [--session MS]`: three nodes on one database
@@ -17,8 +16,7 @@ const { values } = parseArgs({
     session: { type: 'string' },
   },
 });
-const load = (loadavg()[0] ?? 0) / availableParallelism();
-const sessionMs = Number(values.session ?? Math.round(1500 * Math.min(3, Math.max(1, load))));
+const sessionMs = Number(values.session ?? defaultSessionMs());
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 const fence = values.fence === 'none' ? 'none' : 'both';
 const count = (number: number): string => number.toLocaleString('en-US');
