@@ -30,6 +30,7 @@ const thorough = [
   'testing/parity',
   'testing/refusals',
   'testing/site',
+  'chaos/chaos',
   'crash',
   'deploy',
   'e2e/commands',

@@ -138,6 +138,8 @@ export class Database {
       keepAlive: true,
       verify: refuseReadOnly,
     });
+    // One that is lost while it is in use, between two statements: the next statement fails.
+    pool.on('connect', (client) => client.on('error', () => undefined));
     // Of an idle connection; the next query opens another one.
     pool.on('error', (error) => log.warn({ err: error, purpose }, 'a connection to the database was lost'));
     this.#pools.set(purpose, pool);

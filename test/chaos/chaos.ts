@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { availableParallelism, loadavg } from 'node:os';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -20,19 +21,27 @@ export interface ChaosOptions {
   readonly sessionMs: number;
   /** The first node stops itself once in front of a dot, until the others have its lease. */
   readonly stopBeforeDot?: boolean;
-  /** Told what happens. */
-  readonly say?: (line: string) => void;
 }
 
 export interface ChaosResult extends Verdict {
   readonly events: ReadonlyMap<string, number>;
   readonly seconds: number;
+  /** What nodes said that ended by themselves. */
+  readonly faults: readonly string[];
 }
 
 const database = 'chaos';
 const nodeNames = ['mx1', 'mx2', 'mx3'];
+/** Of the node of one table. */
+const connectionsPerNode = 8;
 /** Without a new outcome for so long the rest is stuck. */
 const patienceMs = 60_000;
+/** What is enough for a machine that does nothing else, and more for a busy one. */
+export function defaultSessionMs(): number {
+  const load = (loadavg()[0] ?? 0) / availableParallelism();
+  return Math.round(1500 * Math.min(3, Math.max(1, load)));
+}
+
 const here = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 interface SinkProcess {
@@ -41,8 +50,10 @@ interface SinkProcess {
   end(): Promise<readonly Arrival[]>;
 }
 
-async function startSink(test: Ending): Promise<SinkProcess> {
-  const child = spawn(process.execPath, [here('./sink.js')], { stdio: ['ignore', 'pipe', 'inherit', 'ipc'] });
+async function startSink(test: Ending, waitMs: number): Promise<SinkProcess> {
+  const child = spawn(process.execPath, [here('./sink.js'), `${waitMs}`], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  });
   const exit = once(child, 'exit');
   atEnd(test, async () => {
     child.kill('SIGKILL');
@@ -104,18 +115,6 @@ class Observer {
   }
 }
 
-/** Puts the messages in, spread over about the time of the events. */
-async function feed(observer: Observer, ids: readonly string[], overMs: number): Promise<void> {
-  const started = performance.now();
-  for (let given = 0; given < ids.length;) {
-    const due = Math.min(ids.length, Math.ceil(((performance.now() - started) / overMs + 0.02) * ids.length));
-    const some = ids.slice(given, Math.min(due, given + 1000));
-    if (some.length > 0) await observer.do((client) => putIn(client, some));
-    given += some.length;
-    await pause(50);
-  }
-}
-
 /** Waits until nothing waits any more, or nothing moves. */
 async function drain(observer: Observer): Promise<ReadonlySet<string>> {
   let rest = await observer.do(open);
@@ -130,7 +129,7 @@ async function drain(observer: Observer): Promise<ReadonlySet<string>> {
 
 /** Three nodes, a sink, and what can happen to them. */
 export async function runChaos(test: Ending, options: ChaosOptions): Promise<ChaosResult> {
-  const { messages, events, seed, fence, sessionMs, say = () => undefined } = options;
+  const { messages, events, seed, fence, sessionMs } = options;
   const started = performance.now();
   const postgres = await Postgres.start(test, { durable: true, tcp: true });
   const observer = new Observer(await postgres.database(database));
@@ -138,7 +137,13 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
   for (const script of [...schemaVersions.map(({ script }) => script), tables]) {
     await observer.do((client) => client.query(script));
   }
-  const sink = await startSink(test);
+  const ids = Array.from({ length: messages }, (_, nth) => `${nth}@chaos.example`);
+  for (let nth = 0; nth < messages; nth += 1000) {
+    await observer.do((client) => putIn(client, ids.slice(nth, nth + 1000)));
+  }
+  // So slow that there is mail under way in all of the events.
+  const atOnce = nodeNames.length * connectionsPerNode;
+  const sink = await startSink(test, (Math.max(1, events) * sessionMs * atOnce) / messages / 2);
   const nodes: NodeProcess[] = [];
   for (const [nth, name] of nodeNames.entries()) {
     const stops = options.stopBeforeDot === true && nth === 0 ? { stopBeforeDot: 20 } : {};
@@ -147,11 +152,6 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
   }
   const random = seeded(seed);
   const disturbances = new Disturbances({ nodes, postgres, database, sessionMs, random });
-  /** One or two thirds to four thirds of a session. */
-  const gapMs = (): number => sessionMs * (2 / 3 + (random() * 2) / 3);
-
-  const ids = Array.from({ length: messages }, (_, nth) => `${nth}@chaos.example`);
-  const feeding = feed(observer, ids, Math.max(1, events) * sessionMs);
   const [first] = nodes;
   if (options.stopBeforeDot === true && first !== undefined) {
     const id = await first.stopping;
@@ -159,21 +159,20 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
     first.signal('SIGCONT');
   }
   for (let nth = 0; nth < events; nth += 1) {
-    await pause(gapMs());
+    await pause(sessionMs * (2 / 3 + (random() * 2) / 3));
     await disturbances.next();
   }
   await disturbances.end();
-  await feeding;
   const waiting = await drain(observer);
   for (const node of nodes) {
     await node.kill();
-    for (const fault of node.faults) say(fault);
   }
   const arrivals = await sink.end();
   const leases = await observer.do(leaseChanges);
   return {
     ...judge({ ids, waiting, arrivals, leases }),
     events: disturbances.counts,
+    faults: nodes.flatMap((node) => node.faults),
     seconds: (performance.now() - started) / 1000,
   };
 }

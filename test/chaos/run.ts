@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { availableParallelism, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
-import { runChaos } from './chaos.js';
+import { defaultSessionMs, runChaos } from './chaos.js';
 
 /**
  * `npm run chaos -- [--messages N] [--events N] [--fence none] [--seed S] [--session MS]`: three nodes on one database
@@ -17,8 +16,7 @@ const { values } = parseArgs({
     session: { type: 'string' },
   },
 });
-const load = (loadavg()[0] ?? 0) / availableParallelism();
-const sessionMs = Number(values.session ?? Math.round(1500 * Math.min(3, Math.max(1, load))));
+const sessionMs = Number(values.session ?? defaultSessionMs());
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 const fence = values.fence === 'none' ? 'none' : 'both';
 const count = (number: number): string => number.toLocaleString('en-US');
@@ -30,8 +28,8 @@ try {
   say(`seed ${seed}, sessions of ${sessionMs} ms`);
   const messages = Number(values.messages);
   const events = Number(values.events);
-  const result = await runChaos(ending, { messages, events, seed, fence, sessionMs, say });
-  const { lost, sentAfter, duplicates, unexplained, lostLeases, lateOutcomes } = result;
+  const result = await runChaos(ending, { messages, events, seed, fence, sessionMs });
+  const { lost, sentAfter, duplicates, unexplained, lostLeases, lateOutcomes, faults } = result;
   say(
     `in ${Math.round(result.seconds)} s: ${[...result.events].map(([name, times]) => `${times} × ${name}`).join(', ')}`,
   );
@@ -45,7 +43,8 @@ try {
   for (const { id, node, token, at } of [...sentAfter, ...unexplained].slice(0, 20)) {
     say(`${id} from ${node}, lease ${token}, at ${new Date(at).toISOString()}`);
   }
-  process.exitCode = lost.length + sentAfter.length + unexplained.length + result.waiting === 0 ? 0 : 1;
+  for (const fault of faults) say(fault);
+  process.exitCode = lost.length + sentAfter.length + unexplained.length + faults.length + result.waiting === 0 ? 0 : 1;
 } finally {
   for (const release of releases.toReversed()) await release();
 }

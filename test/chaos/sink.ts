@@ -3,8 +3,10 @@ import { setPriority } from 'node:os';
 
 /**
  * Where the nodes deliver: a server of SMTP in a process of its own that takes everything, and is never disturbed. It
- * writes a line for each arrival: Message-ID, name in EHLO, `X-Token`, and the time. Its first line is its port.
+ * writes a line for each arrival: Message-ID, name in EHLO, `X-Token`, and the time. Its first line is its port. It
+ * takes the milliseconds of its argument for 354, and again for the reply to the dot.
  */
+const waitMs = Number(process.argv[2] ?? 0);
 const now = (): number => performance.timeOrigin + performance.now();
 
 function serve(socket: Socket): void {
@@ -24,8 +26,11 @@ function serve(socket: Socket): void {
         const field = (name: string): string => new RegExp(`^${name}: <?([^>\r\n]*)`, 'im').exec(piece)?.[1] ?? '';
         process.stdout.write(`${field('Message-ID')}\t${node}\t${field('X-Token')}\t${at}\n`);
       } else if (/^EHLO /i.test(piece)) node = piece.slice(5);
+      const wasText = inText;
       inText = !inText && /^DATA$/i.test(piece);
-      socket.write(inText ? '354 go on\r\n' : '250 ok\r\n');
+      if (inText) setTimeout(() => socket.write('354 go on\r\n'), waitMs);
+      else if (wasText) setTimeout(() => socket.write('250 ok\r\n'), waitMs);
+      else socket.write('250 ok\r\n');
     }
   });
   socket.write('220 sink\r\n');
