@@ -158,6 +158,10 @@ export class AttemptRunner {
         const isOver = isProblem(error) && error.problem === 'conflict';
         if (isOver || this.#input.remote.signal.aborted) {
           if (isWaiting) this.#unsettled -= 1;
+          if (settlement.attempt === undefined) {
+            log.warn({ uid: lease.uid, err: error }, 'a lease under which nothing was sent cannot be given back');
+            return;
+          }
           log.error(
             { uid: lease.uid, err: error },
             'possible duplicate: the outcome of an attempt is not written down',

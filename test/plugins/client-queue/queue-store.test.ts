@@ -66,3 +66,34 @@ for (const aheadMs of [-10 * hourMs, 10 * hourMs]) {
     assert.ok(!(await readdir(join(home, 'data'))).includes('queue'), 'no queue in files');
   });
 }
+
+test('a retry by LMTP to a server of a target ends only while its lease holds', async (t) => {
+  const folder = join(await temporaryFolder(t), 'elsewhere');
+  const { log } = rememberingLog();
+  let claims = 0;
+  const store: RelayQueueStore = {
+    open: async ({ bounds, owner, ready }) => {
+      const queue = await openRelayQueue({ folder, clock: systemClock, log, owner, ready, ...bounds });
+      const claim = queue.claim.bind(queue);
+      queue.claim = async (options) =>
+        (await claim(options)).map((lease) => {
+          claims += 1;
+          const answers = claims === 1 ? [true, true, false] : [true];
+          return { ...lease, holds: () => answers.shift() ?? claims > 1 };
+        });
+      return queue;
+    },
+  };
+  Object.assign(globalThis, { storeUnderTest: store });
+  const sink = await SmtpSink.start(t, { protocol: 'lmtp', steps: { dot: ['451 4.2.0 Later', '250 2.0.0 Now'] } });
+  const routes = [{ domains: ['office.example'], hosts: [`127.0.0.1:${sink.port}`], tls: 'never' }];
+  const plugins = JSON.stringify({ lmtp: { routes }, 'client-queue': { retry: { firstSeconds: 1 } } });
+  const config = `{ sitePlugins: ['./store.mjs'], domains: ['office.example'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
+  const { admin } = await startInProcess(t, config, {}, (place) => writeFile(join(place, 'store.mjs'), plugin));
+  const envelopes = [
+    { mail: 'ann@elsewhere.example', rcpt: ['bob@office.example', 'cleo@office.example'], text: 'Hi' },
+  ];
+  await admin.json('/client/queue', { json: { envelopes } }, 202);
+  await sink.until(({ messages }) => messages.length === 2);
+  assert.equal(claims, 2, 'given back once');
+});
