@@ -8,7 +8,6 @@ import { DestinationHints, type Wanted } from './destination-hints.js';
 import { decodedEnvelope, grouped, lanes, numberOf, turned } from './entry-rows.js';
 
 const queued = numberOf('queued');
-const deferred = numberOf('deferred');
 
 /** A lease of this node, as long as it has no outcome. */
 export interface HeldLease {
@@ -85,6 +84,19 @@ export class Claims {
     this.signal.scheduled(entry.nextAttempt);
   }
 
+  /** Lets other nodes claim what was released here, while this one does not. */
+  async offer(): Promise<void> {
+    const { session, database, clock } = this.#cluster;
+    const released = [...this.#released.values()];
+    if (session === undefined || released.length === 0) return;
+    await database.transaction('claim', (sql) => release(sql, released, { session, now: clock.now() }));
+    this.#forget(released);
+  }
+
+  #forget(released: readonly NewEntry[]): void {
+    for (const entry of released) if (this.#released.get(entry.uid) === entry) this.#released.delete(entry.uid);
+  }
+
   /** Recipients of a destination wait until that time, by a change of this node or of another one. */
   scheduled(destination: string, due: number, isSuspect = false): void {
     if (isSuspect) this.#suspectDue = Math.min(this.#suspectDue ?? Infinity, due);
@@ -103,13 +115,13 @@ export class Claims {
     const given = await this.#cluster.database.transaction('claim', async (sql) => {
       await release(sql, released, { session, now: options.now });
       const rows = [...(await this.#pick(sql, wanted, { options, session }))];
-      const left = await dueLeft(sql, wanted, rows);
+      const left = await dueLeft(sql, wanted, options.now);
       const suspects = wantsSuspect ? await this.#pickSuspect(sql, { options, session }) : undefined;
       if (suspects !== undefined) rows.push(...suspects.rows);
       return { rows, left, suspects, envelopes: await envelopesOf(sql, rows) };
     });
     this.#inDoubt = false;
-    for (const entry of released) if (this.#released.get(entry.uid) === entry) this.#released.delete(entry.uid);
+    this.#forget(released);
     for (const [want, due] of given.left) this.hints.left(want, due);
     this.#advance(wanted, given.rows);
     if (given.suspects !== undefined) this.#suspectDue = given.suspects.due;
@@ -262,24 +274,30 @@ async function release(
   );
 }
 
-/** When something is due next in the destinations that gave less than they were asked for. */
+/** When something is due next in these destinations. */
 async function dueLeft(
   sql: SqlTransaction,
   wanted: readonly Wanted[],
-  rows: readonly ClaimedRow[],
+  now: number,
 ): Promise<ReadonlyMap<Wanted, number | null>> {
-  const counts = grouped(rows, ({ destination }) => destination);
-  const tokens = (those: readonly ClaimedRow[]): number => new Set(those.map(({ token }) => token)).size;
-  const exhausted = wanted.filter(({ destination, room }) => tokens(counts.get(destination) ?? []) < room);
-  if (exhausted.length === 0) return new Map();
-  const found = await sql.query<{ destination: string; due: string }>(
-    `select w.destination, r.due from unnest($1::text[]) as w(destination) cross join lateral (
-       (select due from postern.recipient where destination = w.destination and state in (${deferred}, ${queued})
-        and lane = 1 order by due limit 1)) r`,
-    [exhausted.map(({ destination }) => destination)],
+  if (wanted.length === 0) return new Map();
+  const found = await sql.query<{ destination: string; is_new: boolean; due: string | null }>(
+    `select w.destination,
+       exists (select 1 from postern.recipient r where r.destination = w.destination and r.state in (1, 2) and r.lane = 0
+         and r.turn >= w.from_turn) as is_new,
+       (select r.due from postern.recipient r where r.destination = w.destination and r.state in (1, 2) and r.lane = 1
+         and r.due >= w.from_due order by r.due limit 1) as due
+     from unnest($1::text[], $2::bigint[], $3::bigint[]) as w(destination, from_turn, from_due)`,
+    turned(wanted.map(({ destination, fromTurn, fromDue }) => [destination, fromTurn, fromDue])),
   );
-  const due = new Map(found.map((one) => [one.destination, Number(one.due)]));
-  return new Map(exhausted.map((want) => [want, due.get(want.destination) ?? null]));
+  const left = new Map(found.map((one) => [one.destination, one]));
+  return new Map(
+    wanted.map((want) => {
+      const { is_new: isNew = false, due = null } = left.get(want.destination) ?? {};
+      if (isNew) return [want, now];
+      return [want, due === null ? null : Number(due)];
+    }),
+  );
 }
 
 async function envelopesOf(

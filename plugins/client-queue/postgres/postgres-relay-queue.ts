@@ -268,12 +268,13 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     this.#committed(entries);
   }
 
-  /** What another one has left, and what this node does not know. Called at the start and at intervals. */
-  async catchUp(): Promise<void> {
+  /** What others have put in or left, and what this node does not know. Called at the start and at intervals. */
+  async catchUp(scans = this.#input.cluster.clock.monotonic() - this.#scannedAt >= scanMs): Promise<void> {
     if (this.#closed) return;
     const { cluster } = this.#input;
+    await this.#claims.offer();
     while (await this.#settlements.takeFromTheDead());
-    if (cluster.clock.monotonic() - this.#scannedAt < scanMs) return;
+    if (!scans) return;
     this.#scannedAt = cluster.clock.monotonic();
     await this.#acceptance.settleDoubts();
     await this.#settlements.giveBackUnknown();

@@ -49,6 +49,7 @@ export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
     async (harness, died) => {
       const { queue, clock } = harness;
       const { uid } = await accept(harness);
+      await harness.current?.();
       const lost = await claimOne({ queue: died.queue, clock });
       await died.die();
       assert.equal(await lost.holds?.(), false, 'its holder knows');
