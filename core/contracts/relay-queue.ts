@@ -39,7 +39,8 @@ export interface EntryFilter {
 
 export interface EntryPage {
   readonly items: readonly EntrySummary[];
-  readonly total: number;
+  /** Entries that match; or that there are more than `least`, where counting them all takes too long. */
+  readonly total: number | { readonly least: number };
   readonly nextCursor: string | null;
   readonly prevCursor: string | null;
 }
@@ -57,6 +58,8 @@ export interface ListOptions {
 
 /** Of the whole queue, or of the entries and recipients that a filter matches. */
 export interface QueueStatistics {
+  /** When it was counted. */
+  readonly at: number;
   /** Entries. */
   readonly byState: Readonly<Record<EntryState, number>>;
   /** Open recipients by destination, the largest first, with the ages of their entries as in `qshape`. */

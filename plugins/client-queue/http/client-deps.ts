@@ -108,7 +108,9 @@ export function clientDeps(input: ClientOptions): ClientDeps {
     jobs: input.jobs,
     viewer: input.viewer,
     quarantineNote: async (uid) => {
-      const found = (await queue.quarantine?.list())?.find(({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid);
+      const found = (await queue.quarantine?.list())?.find(
+        ({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid,
+      );
       return (
         found &&
         `This entry was found broken and set aside: ${found.reason}. Its files are kept in the quarantine of the queue.`

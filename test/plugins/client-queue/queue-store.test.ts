@@ -97,3 +97,33 @@ test('a retry by LMTP to a server of a target ends only while its lease holds', 
   await sink.until(({ messages }) => messages.length === 2);
   assert.equal(claims, 2, 'given back once');
 });
+
+test('what a store does not count exactly, or counted earlier, is shown so', async (t) => {
+  const folder = join(await temporaryFolder(t), 'elsewhere');
+  const { log } = rememberingLog();
+  const at = Date.now() - 30_000;
+  const store: RelayQueueStore = {
+    open: async ({ bounds, owner, ready }) => {
+      const queue = await openRelayQueue({ folder, clock: systemClock, log, owner, ready, ...bounds });
+      const [list, statistics] = [queue.list.bind(queue), queue.statistics.bind(queue)];
+      queue.list = async (options) => ({ ...(await list(options)), total: { least: 100_000 } });
+      queue.statistics = async (now, filter) => ({ ...(await statistics(now, filter)), at });
+      return queue;
+    },
+  };
+  Object.assign(globalThis, { storeUnderTest: store });
+  const config = `{ sitePlugins: ['./store.mjs'], smtp: { listeners: ${freeListeners} } }`;
+  const { admin } = await startInProcess(t, config, {}, (place) => writeFile(join(place, 'store.mjs'), plugin));
+  const envelopes = [{ mail: 'ann@a.example', rcpt: ['bob@b.example'], text: 'Hi' }];
+  await admin.json('/client/queue', { json: { envelopes } }, 202);
+  const found = z
+    .object({ total: z.number(), totalIsLeast: z.boolean(), statistics: z.object({ at: z.string() }) })
+    .parse(await admin.json('/client/queue/list'));
+  const time = new Date(at).toISOString();
+  assert.deepEqual(found, { total: 100_000, totalIsLeast: true, statistics: { at: time } });
+  for (const path of ['/client/queue/list', '/client/queue/statistics']) {
+    const { text } = await admin.request(path, { headers: { accept: 'text/html' } });
+    assert.match(text, /Counted <time/, path);
+    if (path.endsWith('list')) assert.match(text, /more than 100,000/);
+  }
+});
