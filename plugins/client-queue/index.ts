@@ -5,9 +5,11 @@ import { lifecycle, configuration, type Configuration } from '../../core/contrac
 import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
+import { documents, type Documents } from '../../core/contracts/cluster.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { submission, type SubmissionService } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';
+import { fileDocuments } from '../../core/disk/document.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/net/networks.js';
@@ -60,23 +62,27 @@ export const clientQueue = definePlugin({
   name: 'client-queue',
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
-  uses: { messageViewer },
+  uses: { messageViewer, documents },
   provides: { relayQueue, queue: queueService },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
   verify: (options, { folder }) => void new OutboundSettings(options, folder),
-  async setup(context, { options, configuration, lifecycle, localDelivery, submission, messageViewer: viewer }) {
+  async setup(
+    context,
+    { options, configuration, lifecycle, localDelivery, submission, messageViewer: viewer, ...given },
+  ) {
     const { clock, log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
     const queue = await openQueue(context, options, lifecycle.started);
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => outcomeEvent(outcome)));
-    const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
+    const documents = given.documents ?? fileDocuments(data);
+    const controls = await openDestinationControls(documents.get('destinations'), clock);
     const jobs = await BulkJobs.open({ file: join(data, 'queue-jobs.json'), clock, log });
     onClose(() => jobs.stop());
     const mailFinder = new MailFinder(options.resolver, configuration, clock);
-    const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
+    const policies = await openPolicies(context, documents, mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
     const shared = { queue, controls, settings, finder, submission, clock };
     const reported = { configuration, submission, policies, settings, resolver: () => mailFinder.resolver };
@@ -188,14 +194,22 @@ async function openQueue(
 
 async function openPolicies(
   { clock, log, metrics, every, onClose }: PluginContext,
-  file: string,
+  documents: Documents,
   finder: MailFinder,
   settings: OutboundSettings,
 ): Promise<StsPolicies> {
   const fetches = metrics.counter('outbound_mta_sts_fetches_total', 'Tries to fetch an MTA-STS policy.', ['result']);
   const fetched = (result: string): void => fetches.inc({ result });
   const resolver = (): Resolver => finder.resolver;
-  const policies = await StsPolicies.open({ file, resolver, settings: () => settings.current, fetched, clock, log });
+  const document = documents.get('mta-sts');
+  const policies = await StsPolicies.open({
+    document,
+    resolver,
+    settings: () => settings.current,
+    fetched,
+    clock,
+    log,
+  });
   every(saveSeconds, () => policies.save());
   onClose(() => policies.save());
   return policies;

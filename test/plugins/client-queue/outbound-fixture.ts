@@ -9,6 +9,7 @@ import type { FoundHops, HopFinder, HopSearch } from '../../../core/dns/next-hop
 import { uniqueId } from '../../../core/disk/id.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
 import type { ClientDeadlines } from '../../../core/smtp/client/remote-server.js';
+import { fileDocument } from '../../../core/disk/document.js';
 import { openDestinationControls } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import type { RemoteAttemptContext } from '../../../plugins/client-queue/delivery/remote-attempt.js';
@@ -63,7 +64,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     keepFinishedMs: 3_600_000,
     maxEntries: 100_000,
   });
-  const controls = await openDestinationControls({ file: join(folder, 'destinations.json'), clock });
+  const controls = await openDestinationControls(fileDocument(join(folder, 'destinations.json')), clock);
   const submissions: Submission[] = [];
   const parcels: Parcel[] = [];
   const metrics = new Metrics({ process: false });

@@ -167,6 +167,7 @@ describe('authentication', () => {
         return { users: now.data.users.map((record) => ({ ...record, aliases: [] })) };
       },
       update: () => Promise.resolve(),
+      watch: () => () => undefined,
     });
     const directory = new UserDirectory({
       records,
