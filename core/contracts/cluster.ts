@@ -28,3 +28,40 @@ export interface Documents {
   get(name: string): StoredDocument;
 }
 export const documents = service<Documents>('postern.documents');
+
+/** Limits of a site, or of a destination within its site. */
+export interface PaceLimits {
+  /** `Infinity` where there is no limit. */
+  readonly maxConnections: number;
+  readonly ratePerMinute: number | undefined;
+  readonly suspended: boolean;
+}
+
+/** The parts of limits that the servers of a cluster may use. */
+export interface SiteShares {
+  /**
+   * What this server may use now. Called for each claim and attempt, and changes nothing. Less than before ends nothing
+   * that runs.
+   *
+   * @param site `site:mx.example.org`, or a destination that has limits of its own: `example.org`
+   * @param limits of all servers together
+   */
+  of(site: string, limits: PaceLimits): PaceLimits;
+  /**
+   * What this server uses; called after each change of it. A connection may stay open without work for `idleSeconds` of
+   * client-queue.
+   *
+   * @param use `waiting`: there is mail that would use more
+   */
+  use(site: string, limits: PaceLimits, use: { readonly running: number; readonly waiting: boolean }): void;
+  /** Called after the share of a site has changed. Returns the undo. */
+  onChange(listener: (site: string) => void): () => void;
+}
+export const siteShares = service<SiteShares>('postern.site-shares');
+
+/** A server that is alone may use all. */
+export const undividedShares: SiteShares = {
+  of: (_, limits) => limits,
+  use: () => undefined,
+  onChange: () => () => undefined,
+};

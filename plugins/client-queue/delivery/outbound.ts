@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../../core/clock.js';
+import { type PaceLimits, type SiteShares, undividedShares } from '../../../core/contracts/cluster.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { RelayQueue } from '../queue/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
@@ -26,12 +27,13 @@ import type { RemoteAttemptContext } from './remote-attempt.js';
 import { ReplyClassification } from './reply-classification.js';
 import { RetrySchedule } from './retry-schedule.js';
 import { Scheduler } from './scheduler.js';
-import type { PaceLimits } from './site-pace.js';
 import { Sites } from './sites.js';
 
 interface OutboundInput {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
+  /** Absent: this server is alone. */
+  readonly shares?: SiteShares | undefined;
   /** `forget`: drops cached DNS answers. */
   readonly finder: HopFinder & { forget?(): void };
   readonly local: LocalDelivery;
@@ -123,6 +125,7 @@ export class Outbound {
     this.#scheduler = new Scheduler({
       ...shared,
       controls,
+      shares: input.shares ?? undividedShares,
       sites: this.#sites,
       settings: () => settings.current,
       attempt: (lease, connections) => this.#runner.attempt(lease, connections),
