@@ -65,3 +65,13 @@ export const undividedShares: SiteShares = {
   use: () => undefined,
   onChange: () => () => undefined,
 };
+
+/**
+ * Work that one server of a cluster does for all: `queue.housekeeping`, `queue.notices`. Two servers may have a duty for
+ * a moment: the work must bear to be done twice.
+ */
+export interface Duties {
+  /** Asked before each round of the work. */
+  has(name: string): boolean;
+}
+export const duties = service<Duties>('postern.duties');

@@ -5,7 +5,7 @@ import { lifecycle, configuration, type Configuration } from '../../core/contrac
 import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
-import { documents, type Documents, siteShares } from '../../core/contracts/cluster.js';
+import { documents, type Documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import { submission, type SubmissionService } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';
@@ -62,7 +62,7 @@ export const clientQueue = definePlugin({
   name: 'client-queue',
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
-  uses: { messageViewer, documents, siteShares },
+  uses: { messageViewer, documents, siteShares, duties },
   provides: { relayQueue, queue: queueService },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
@@ -87,8 +87,9 @@ export const clientQueue = definePlugin({
     const shared = { queue, controls, settings, finder, submission, clock };
     const reported = { configuration, submission, policies, settings, resolver: () => mailFinder.resolver };
     const tlsResult = await openReports(context, lifecycle.started, reported);
-    const { siteShares: shares } = given;
-    const outbound = new Outbound({ ...shared, shares, local: localDelivery, hostname, tlsResult, metrics, log });
+    const { siteShares: shares, duties } = given;
+    const cluster = { shares, duties };
+    const outbound = new Outbound({ ...shared, ...cluster, local: localDelivery, hostname, tlsResult, metrics, log });
     onClose(() => outbound.stop(lifecycle.remainingMs()));
 
     follow(configuration, onClose, () => {

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../../core/clock.js';
-import { type PaceLimits, type SiteShares, undividedShares } from '../../../core/contracts/cluster.js';
+import { type Duties, type PaceLimits, type SiteShares, undividedShares } from '../../../core/contracts/cluster.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { RelayQueue } from '../queue/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
@@ -34,6 +34,7 @@ interface OutboundInput {
   readonly controls: DestinationControls;
   /** Absent: this server is alone. */
   readonly shares?: SiteShares | undefined;
+  readonly duties?: Duties | undefined;
   /** `forget`: drops cached DNS answers. */
   readonly finder: HopFinder & { forget?(): void };
   readonly local: LocalDelivery;
@@ -94,6 +95,7 @@ export class Outbound {
     this.#notices = new NoticeSender({
       ...shared,
       submission: input.submission,
+      duties: input.duties,
       hostname,
       metrics,
       from: `mailer-daemon@${hostname}`,
@@ -156,7 +158,8 @@ export class Outbound {
 
   async housekeep(): Promise<void> {
     this.#scheduler.returnOverdue();
-    await this.#input.queue.housekeep(this.#input.clock.now());
+    const { queue, clock, duties } = this.#input;
+    if (duties?.has('queue.housekeeping') !== false) await queue.housekeep(clock.now());
     await this.#notices.run();
   }
 

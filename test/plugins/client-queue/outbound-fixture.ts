@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../../core/clock.js';
+import type { Duties } from '../../../core/contracts/cluster.js';
 import type { LocalDelivery, Parcel } from '../../../core/contracts/local-delivery.js';
 import type { Entry, NewEntry, NewRecipient } from '../../../core/contracts/queue-entry.js';
 import type { Submission } from '../../../core/contracts/submission.js';
@@ -33,6 +34,7 @@ export interface OutboundFixtureOptions {
   readonly clock?: Clock;
   readonly mayAttempt?: LocalDelivery['mayAttempt'];
   readonly tlsResult?: RemoteAttemptContext['tlsResult'];
+  readonly duties?: Duties;
 }
 
 /** A sender's message on its way into the queue. */
@@ -96,6 +98,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     settings,
     metrics: metrics.scope('client-queue'),
     tlsResult: given.tlsResult,
+    duties: given.duties,
     ...(given.deadlines !== undefined && { deadlines: given.deadlines }),
     clock,
     log,
