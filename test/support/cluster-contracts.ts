@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Documents, SiteShares } from '../../core/contracts/cluster.js';
 import type { AuditEntry, AuditPage, AuditQuery, AuditReader, KeptAnswers } from '../../core/contracts/http-records.js';
+import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
+import { isProblem } from '../../core/problem.js';
 import type { Ending } from './temporary-folder.js';
 
 /** Opens something over a fresh store; the second call of what it returns is another server, or the next process. */
@@ -147,6 +149,75 @@ export function auditReaderContract(
       assert.deepEqual(await found({ until: lines[2]?.at }), [1, 0]);
       assert.doesNotMatch(JSON.stringify(await reader.read({ limit: 50 })), /"secret"/);
       await assert.rejects(reader.read({ limit: 4, cursor: 'nonsense' }));
+    });
+  });
+}
+
+/** What every provider of `postern.user-records` does. */
+export function userRecordsContract(provider: string, opened: Opened<UserRecords>): void {
+  describe(`user records of ${provider}`, () => {
+    const record = (username: string, given: Partial<UserRecord> = {}): UserRecord => ({
+      username,
+      passwordHash: null,
+      aliases: [],
+      quota: null,
+      disabled: false,
+      createdAt: '2026-01-02T03:04:05.000Z',
+      ...given,
+    });
+    const problemOf = (work: Promise<unknown>): Promise<string> =>
+      work.then(
+        () => 'none',
+        (error: unknown) => (isProblem(error) ? error.problem : String(error)),
+      );
+
+    test('a user is found by all names as soon as the change resolves, also after a restart', async (t) => {
+      const open = await opened(t);
+      const records = await open();
+      await records.add(record('bob@b.example', { aliases: ['bobby@a.example'], quota: 5 }));
+      await records.add(record('zoe@a.example'));
+      await records.add(record('ann@b.example'));
+      const names = ['zoe@a.example', 'ann@b.example', 'bob@b.example'];
+      assert.deepEqual([records.list().map(({ username }) => username), records.count], [names, 3]);
+      assert.equal(records.named('bobby@a.example')?.username, 'bob@b.example');
+      assert.equal(records.get('bobby@a.example'), undefined);
+      assert.equal(records.get('bob@b.example')?.quota, 5);
+      assert.deepEqual((await open()).list(), records.list());
+    });
+
+    test('each name has one user', async (t) => {
+      const records = await (await opened(t))();
+      await records.add(record('ann@a.example', { aliases: ['info@a.example'] }));
+      await records.add(record('bob@a.example'));
+      assert.equal(await problemOf(records.add(record('info@a.example'))), 'conflict');
+      const taken = records.change('bob@a.example', (bob) => ({ ...bob, aliases: ['info@a.example'] }));
+      assert.equal(await problemOf(taken), 'conflict');
+      assert.equal(await problemOf(records.remove('eve@a.example')), 'not-found');
+      assert.equal(records.count, 2);
+    });
+
+    test('changes at the same time add up, and one that throws changes nothing', async (t) => {
+      const records = await (await opened(t))();
+      await records.add(record('ann@a.example', { quota: 0 }));
+      const raise = () => records.change('ann@a.example', (ann) => ({ ...ann, quota: (ann.quota ?? 0) + 1 }));
+      await Promise.all(Array.from({ length: 5 }, raise));
+      const refuse = (): never => {
+        throw new Error('refused');
+      };
+      await assert.rejects(records.change('ann@a.example', refuse));
+      await assert.rejects(records.remove('ann@a.example', refuse));
+      assert.equal(records.get('ann@a.example')?.quota, 5);
+    });
+
+    test('a watcher learns of each change until it is undone', async (t) => {
+      const records = await (await opened(t))();
+      const seen: number[] = [];
+      const undo = records.watch(() => seen.push(records.count));
+      await records.add(record('ann@a.example'));
+      await records.remove('ann@a.example');
+      undo();
+      await records.add(record('ann@a.example'));
+      assert.deepEqual(seen, [1, 0]);
     });
   });
 }
