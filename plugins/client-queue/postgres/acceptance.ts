@@ -71,7 +71,8 @@ export class Acceptance {
     }
     // Another node may know it: then the commit says so.
     if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
-    if (this.#preparing.has(uid)) throw problem('unavailable', 'It is being handed in at this moment; try again later.');
+    if (this.#preparing.has(uid))
+      throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
     try {
       const entry = { ...given, size: message.size - message.traceOffset };
@@ -86,7 +87,8 @@ export class Acceptance {
   /** The message if it is small; a larger one is stored. */
   async #content(uid: string, message: SpooledMessage): Promise<Buffer | undefined> {
     const size = message.size - message.traceOffset;
-    if (size <= partBytes) return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
+    if (size <= partBytes)
+      return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
     let part = 0;
     let chunks: Buffer[] = [];
     let bytes = 0;
@@ -142,7 +144,8 @@ export class Acceptance {
   }
 
   async #removeBody(uid: string): Promise<void> {
-    const text = 'delete from postern.body b where uid = $1 and not exists (select 1 from postern.entry e where e.uid = b.uid)';
+    const text =
+      'delete from postern.body b where uid = $1 and not exists (select 1 from postern.entry e where e.uid = b.uid)';
     // Housekeeping finds what stays.
     await this.#input.cluster.database.query('bodies', text, [uid]).catch(() => undefined);
   }
