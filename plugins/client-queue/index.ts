@@ -12,7 +12,6 @@ import {
   type QueueBounds,
   relayQueueStore,
   type RelayQueueStore,
-  type RelayQueueStore,
 } from '../../core/contracts/relay-queue-store.js';
 import { submission, type SubmissionService } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';

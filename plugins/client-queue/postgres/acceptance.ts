@@ -17,6 +17,8 @@ import type { Turns } from './turns.js';
 const partBytes = 256 * 1024;
 const together = 64;
 const bytesTogether = 4 * 1024 * 1024;
+/** Messages that wait for a database that is away; further ones are refused at once. */
+const mostWaiting = 500;
 const firstPauseMs = 100;
 const longestPauseMs = 2000;
 
@@ -41,6 +43,8 @@ interface Accepting {
   readonly birth: string;
 }
 
+const away = 'The queue cannot be written now; try again later.';
+
 type Accepted = 'new' | 'taken' | 'withdrawn';
 
 /** Takes mail in: 250 may be sent when the transaction with the entry has committed. */
@@ -49,6 +53,7 @@ export class Acceptance {
   readonly #preparing = new Set<string>();
   readonly #recent = new LRUCache<string, true>({ max: 10_000 });
   readonly #batches: Batches<Accepting, Accepted>;
+  #isAway = false;
   /** Of commits without an answer: not to be delivered when they turn out to have happened. */
   readonly #doubtful = new Map<string, string>();
 
@@ -69,6 +74,7 @@ export class Acceptance {
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
+    if (this.#isAway && this.#batches.size >= mostWaiting) throw problem('unavailable', away);
     // Another node may know it: then the commit says so.
     if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
     if (this.#preparing.has(uid))
@@ -176,15 +182,18 @@ export class Acceptance {
     const until = cluster.clock.monotonic() + patienceMs;
     for (let ms = firstPauseMs, isSent = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
       try {
-        return await this.#insert(items);
+        const accepted = await this.#insert(items);
+        this.#isAway = false;
+        return accepted;
       } catch (error) {
         const { code } = error as { readonly code?: unknown };
         if (typeof code === 'string' && code.startsWith('22')) return this.#writeEach(items, error);
+        this.#isAway = true;
         isSent ||= !isProblem(error);
         if (cluster.clock.monotonic() + ms >= until) {
           // Whoever gets 451 sends it again: what has committed nevertheless is withdrawn.
           if (isSent) for (const { entry, birth } of items) this.#doubtful.set(entry.uid, birth);
-          throw problem('unavailable', { detail: 'The queue cannot be written now; try again later.', cause: error });
+          throw problem('unavailable', { detail: away, cause: error });
         }
         await pause(ms, undefined, { ref: false });
       }
