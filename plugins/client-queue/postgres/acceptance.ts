@@ -45,7 +45,7 @@ interface Accepting {
 
 const away = 'The queue cannot be written now; try again later.';
 
-type Accepted = 'new' | 'taken' | 'withdrawn';
+type Accepted = 'new' | 'taken' | 'refused';
 
 /** Takes mail in: 250 may be sent when the transaction with the entry has committed. */
 export class Acceptance {
@@ -130,6 +130,7 @@ export class Acceptance {
         if (state !== 'prepared') throw problem('conflict', 'It was committed or taken back before.');
         state = 'ended';
         const accepted = await this.#batches.add(accepting).finally(() => this.#preparing.delete(entry.uid));
+        if (accepted === 'refused') throw problem('unavailable', 'The queue cannot take this message.');
         if (accepted === 'taken') throw problem('conflict', 'There is such an entry already.');
         state = 'committed';
         this.#recent.set(entry.uid, true);
@@ -212,7 +213,7 @@ export class Acceptance {
     return halves.flatMap((half, index) => {
       if (half.status === 'fulfilled') return half.value;
       const refused = index === 0 ? items.slice(0, middle) : items.slice(middle);
-      return refused.map((): Accepted => 'withdrawn');
+      return refused.map((): Accepted => 'refused');
     });
   }
 
