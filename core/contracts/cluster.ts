@@ -49,12 +49,15 @@ export interface SiteShares {
    */
   of(site: string, limits: PaceLimits): PaceLimits;
   /**
-   * What this server uses; called after each change of it. A connection may stay open without work for `idleSeconds` of
-   * client-queue.
+   * What this server uses; called after each change of it.
    *
-   * @param use `waiting`: there is mail that would use more
+   * @param use `waiting`: there is mail that would use more. `idleMs`: a connection stays open so long without work
    */
-  use(site: string, limits: PaceLimits, use: { readonly running: number; readonly waiting: boolean }): void;
+  use(
+    site: string,
+    limits: PaceLimits,
+    use: { readonly running: number; readonly waiting: boolean; readonly idleMs: number },
+  ): void;
   /** Called after the share of a site has changed. Returns the undo. */
   onChange(listener: (site: string) => void): () => void;
 }

@@ -169,7 +169,10 @@ function refuseReadOnly(client: pg.PoolClient, done: (error?: Error) => void): v
 }
 
 function addressOf(host: string, { tls }: DatabaseSettings): pg.PoolConfig {
-  if (host.startsWith('/')) return { host };
+  if (host.startsWith('/')) {
+    const [, folder = host, port = '5432'] = /^(.*?)(?::(\d+))?$/.exec(host) ?? [];
+    return { host: folder, port: Number(port) };
+  }
   const [, name = '', port = '5432'] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(host) ?? [];
   if (tls === 'off') return { host: name, port: Number(port) };
   const file = (path: string | undefined): Buffer | undefined => (path === undefined ? undefined : readFileSync(path));

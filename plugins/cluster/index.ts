@@ -1,4 +1,4 @@
-import { cluster, documents, duties } from '../../core/contracts/cluster.js';
+import { cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
 import type { Service } from '../../core/contracts/service.js';
 import { configuration, lifecycle } from '../../core/contracts/server.js';
@@ -17,15 +17,22 @@ export const clusterPlugin = definePlugin({
   name: 'cluster',
   options: ClusterOptions,
   needs: { configuration, lifecycle },
-  provides: { cluster: maybe(cluster), documents: maybe(documents), duties: maybe(duties) },
+  provides: {
+    cluster: maybe(cluster),
+    documents: maybe(documents),
+    duties: maybe(duties),
+    siteShares: maybe(siteShares),
+  },
   async setup(context, { options, configuration: { data, hostname } }) {
     const { database } = options;
-    if (database === undefined) return { cluster: undefined, documents: undefined, duties: undefined };
+    if (database === undefined)
+      return { cluster: undefined, documents: undefined, duties: undefined, siteShares: undefined };
     // Who has no cluster does not wait until the client of the database is loaded.
-    const [{ ClusterNode }, { DatabaseDocuments }, { NodeDuties }] = await Promise.all([
+    const [{ ClusterNode }, { DatabaseDocuments }, { NodeDuties }, { NodeShares }] = await Promise.all([
       import('./node.js'),
       import('./database-documents.js'),
       import('./node-duties.js'),
+      import('./site-shares.js'),
     ]);
     const { clock, log, onClose, every } = context;
     const node = new ClusterNode({
@@ -41,12 +48,14 @@ export const clusterPlugin = definePlugin({
     await node.join();
     onClose(() => node.leave());
     const kept = new DatabaseDocuments(node);
+    const shares = new NodeShares(node);
+    every(1, () => shares.look());
     const taken = new NodeDuties(node);
     every(options.sessionSeconds / 6, () => taken.take());
     every(30, () => kept.look());
     await taken.take();
     lookAfter(context, node);
-    return { cluster: node, documents: kept, duties: taken };
+    return { cluster: node, documents: kept, duties: taken, siteShares: shares };
   },
 });
 

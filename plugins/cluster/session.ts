@@ -110,13 +110,21 @@ export class Session {
     this.#running = Promise.all([this.#beatForever(), this.#lookForever()]);
   }
 
-  /** The other server of this name may be gone: then it is silent for the length of a session. */
+  /** The other server of this name may be gone: then it does not beat for the length of a session. */
   async #beginAfterTheOther(): Promise<void> {
-    const { clock, sessionMs, log } = this.#input;
-    log.warn('another server has the name of this node: its beats are watched for the length of a session');
-    const until = clock.monotonic() + sessionMs * (1 + 2 * longestLookGap);
-    while (clock.monotonic() < until && (await this.#wait(this.#lookMs))) await this.#look();
-    await this.#begin();
+    const { database, node, clock, sessionMs, log } = this.#input;
+    log.warn('another server has the name of this node: is it silent for the length of a session?');
+    const first = new Map<string, string>();
+    for (const until = clock.monotonic() + 3 * sessionMs; clock.monotonic() < until;) {
+      if (!(await this.#wait(this.#lookMs))) return;
+      await this.#look();
+      const text = 'select key, beat from postern.session where node = $1 and not dead';
+      const { rows } = await database.query<Seen>('fence', text, [node]);
+      if (rows.length === 0) return this.#begin();
+      for (const { key, beat } of rows) if ((first.get(key) ?? beat) !== beat) throw new NameTaken(node);
+      for (const { key, beat } of rows) first.set(key, beat);
+    }
+    throw new NameTaken(node);
   }
 
   /** Ends the session, so that the others need not wait for it. */
