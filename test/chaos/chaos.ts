@@ -36,6 +36,7 @@ const nodeNames = ['mx1', 'mx2', 'mx3'];
 const connectionsPerNode = 8;
 /** Without a new outcome for so long the rest is stuck. */
 const patienceMs = 60_000;
+
 /** What is enough for a machine that does nothing else, and more for a busy one. */
 export function defaultSessionMs(): number {
   const load = (loadavg()[0] ?? 0) / availableParallelism();
