@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { NewEntry } from '../core/contracts/queue-entry.js';
-import type { Lease, RelayQueue, Settlement } from '../plugins/client-queue/queue/relay-queue.js';
+import type { Lease, RelayQueue, Settlement } from '../core/contracts/relay-queue-store.js';
 import { nodeFiles } from '../core/disk/file-layer.js';
 import { uniqueId } from '../core/disk/id.js';
 import type { SpooledMessage } from '../core/spool/spool.js';

@@ -2,9 +2,9 @@ import { join } from 'node:path';
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { setTimeout } from 'node:timers/promises';
 import { systemClock } from '../core/clock.js';
-import type { RelayQueue } from '../plugins/client-queue/queue/relay-queue.js';
+import type { RelayQueue } from '../core/contracts/relay-queue-store.js';
 import { openLog } from '../core/log/log.js';
-import type { OpenedRelayQueue } from '../plugins/client-queue/queue/file-relay-queue.js';
+import type { FileRelayQueue } from '../plugins/client-queue/queue/file-relay-queue.js';
 import { openRelayQueue } from '../plugins/client-queue/queue/open-relay-queue.js';
 import { fillQueue } from './queue-filling.js';
 import { median } from './table.js';
@@ -20,7 +20,7 @@ export interface Look {
 
 const repetitions = 7;
 
-async function opened(folder: string): Promise<OpenedRelayQueue> {
+async function opened(folder: string): Promise<FileRelayQueue> {
   const { log } = openLog({
     folder: join(folder, 'logs'),
     clock: systemClock,

@@ -136,6 +136,36 @@ export function withTimeout<T>(ms: number, work: Promise<T>, message: string): P
   });
 }
 
+/** Whether something may still be done; only true permits it. */
+export type Permission = () => boolean | Promise<boolean>;
+
+/**
+ * Acts if it is permitted; otherwise, or without an answer within `ms`, the result is undefined. After a promise it asks
+ * once more: a boolean is then an answer of the turn in which it acts.
+ */
+export function ifPermitted<T>(
+  may: Permission | undefined,
+  ms: number,
+  act: () => T,
+): T | undefined | Promise<T | undefined> {
+  const answer = (): Promise<boolean> | boolean => {
+    try {
+      const given = may?.() ?? true;
+      if (typeof given === 'boolean') return given;
+      return withTimeout(ms, given, 'no answer').catch(() => false);
+    } catch {
+      return false;
+    }
+  };
+  const first = answer();
+  if (typeof first === 'boolean') return first ? act() : undefined;
+  return first.then(async (isPermitted) => {
+    if (!isPermitted) return undefined;
+    const second = answer();
+    return (typeof second === 'boolean' ? second : await second) ? act() : undefined;
+  });
+}
+
 /**
  * Aborts after this many milliseconds, or with one of the signals. Unlike `AbortSignal.any`, whose parts may be
  * collected so that it never aborts: here the timer and the signals hold the result.

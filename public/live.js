@@ -26,10 +26,10 @@ async function look() {
     if (answer.status < 500 && answer.status !== 429) delete asked.dataset.news;
     throw new Error(answer.statusText);
   }
-  const { items, total = null, nextCursor, next } = await answer.json();
+  const { items, total = null, totalIsLeast = false, nextCursor, next } = await answer.json();
   if (place !== asked) return;
   const matching = items.filter(({ matched }) => matched !== false);
-  const isMore = total === null && Boolean(nextCursor ?? next);
+  const isMore = totalIsLeast || (total === null && Boolean(nextCursor ?? next));
   say((total ?? matching.length) - matching.filter(isOurs).length, isMore);
   if (isMore) delete place.dataset.news;
 }

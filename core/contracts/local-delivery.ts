@@ -1,4 +1,5 @@
 import type { Address } from '../mime/address.js';
+import type { Permission } from '../concurrency.js';
 import { service } from './service.js';
 import type { Transaction } from '../pipeline/transaction.js';
 import type { Hop } from '../pipeline/verdict.js';
@@ -18,13 +19,15 @@ export interface Parcel {
   readonly smtputf8: boolean;
   /** No earlier try can have delivered it, so that targets need not search for a copy. */
   readonly fresh?: boolean;
+  /** Asked before it is committed, as of the transaction. */
+  readonly mayCommit?: Permission | undefined;
   /** From its first trace header field to its end, with CRLF line ends. */
   readonly content: () => AsyncIterable<Buffer>;
 }
 
 /** Access to the delivery targets for those who deliver later. */
 export interface LocalDelivery {
-  /** One outcome for each recipient, in order. @throws Problem for local faults; then no recipient has it */
+  /** One outcome for each recipient, in order. @throws Problem for local faults, `conflict` without a yes of `mayCommit`; then no recipient has it */
   deliver(parcel: Parcel): Promise<readonly RecipientOutcome[]>;
   /** What hooks say about an attempt that is about to begin. Never rejects. */
   mayAttempt(attempt: OutgoingAttempt): Decision | Promise<Decision>;

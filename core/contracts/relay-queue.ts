@@ -39,7 +39,8 @@ export interface EntryFilter {
 
 export interface EntryPage {
   readonly items: readonly EntrySummary[];
-  readonly total: number;
+  /** Entries that match; or that there are more than `least`, where counting them all takes too long. */
+  readonly total: number | { readonly least: number };
   readonly nextCursor: string | null;
   readonly prevCursor: string | null;
 }
@@ -57,6 +58,8 @@ export interface ListOptions {
 
 /** Of the whole queue, or of the entries and recipients that a filter matches. */
 export interface QueueStatistics {
+  /** When it was counted. */
+  readonly at: number;
   /** Entries. */
   readonly byState: Readonly<Record<EntryState, number>>;
   /** Open recipients by destination, the largest first, with the ages of their entries as in `qshape`. */
@@ -165,7 +168,7 @@ export interface QueuedMail {
   count(filter: EntryFilter): Promise<number>;
   /** With a filter: of the entries that match, and of their recipients that match its criteria of recipients. */
   statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics>;
-  /** Open entries. */
+  /** Open entries. May lag behind. */
   readonly size: number;
 }
 export const relayQueue = service<QueuedMail>('postern.relay-queue');

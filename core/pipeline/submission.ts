@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.js';
+import { ifPermitted } from '../concurrency.js';
 import type { FinishedAttempt } from './events.js';
 import type { RecipientOutcome } from './delivery-target.js';
 import type { LocalDelivery, Parcel } from '../contracts/local-delivery.js';
@@ -204,6 +205,9 @@ function refused(sentence: string, reply: Reply): Problem {
 
 const textOf = ({ lines }: Reply): string => lines.join(' ').replace(/\.$/, '');
 
+/** Milliseconds that the question before a commit may take. */
+const mayCommitMs = 10_000;
+
 interface LocalDeliveryInput {
   readonly pipeline: { snapshot(): TransactionPipeline };
   readonly spool: Spool;
@@ -263,7 +267,8 @@ export class PipelineDelivery implements LocalDelivery {
       const delivery = await target.start(transaction, transaction.recipients);
       try {
         await delivery.body(message);
-        const outcomes = await delivery.commit();
+        const outcomes = await ifPermitted(parcel.mayCommit, mayCommitMs, () => delivery.commit());
+        if (outcomes === undefined) throw problem('conflict', 'The message may not be delivered from here any more.');
         delivery.complete?.();
         for (const { recipient, outcome } of outcomes) {
           if (outcome === 'delivered') snapshot.emit('delivered', { transaction, recipient, target: name });
@@ -291,7 +296,7 @@ export class PipelineDelivery implements LocalDelivery {
     return decision.outcome === 'pass' ? decision.hop : undefined;
   }
 
-  #transaction({ id, reversePath, recipients, smtputf8, fresh = false }: Parcel): Transaction {
+  #transaction({ id, reversePath, recipients, smtputf8, fresh = false, mayCommit }: Parcel): Transaction {
     return {
       id,
       session: internalSession(this.#input.clock),
@@ -301,6 +306,7 @@ export class PipelineDelivery implements LocalDelivery {
       smtputf8,
       repeatable: true,
       fresh,
+      ...(mayCommit !== undefined && { mayCommit }),
       recipients: recipients.map(({ address, hop }): Recipient => ({ address, hop, discarded: false })),
       notes: new Map(),
     };

@@ -56,6 +56,11 @@ export interface Transaction {
   readonly repeatable?: boolean;
   /** Of a repeatable one: no earlier try can have delivered it, so that targets need not search for a copy. */
   readonly fresh?: boolean;
+  /**
+   * Of mail that another server may have taken over: whether it may still be delivered. Asked before `commit`; a live
+   * target asks again before the end of the message.
+   */
+  readonly mayCommit?: () => boolean | Promise<boolean>;
   /** Accepted ones, in the order of RCPT, duplicates included. */
   readonly recipients: readonly Recipient[];
   readonly notes: Map<string, unknown>;

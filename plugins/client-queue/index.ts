@@ -6,6 +6,12 @@ import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
+import {
+  type OpenedRelayQueue,
+  type QueueBounds,
+  relayQueueStore,
+  type RelayQueueStore,
+} from '../../core/contracts/relay-queue-store.js';
 import { submission, type SubmissionService } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
@@ -21,8 +27,7 @@ import { Outbound, OutboundSettings } from './delivery/outbound.js';
 import { queueCommand } from './queue-command.js';
 import { BulkJobs } from './queue/bulk-jobs.js';
 import { openInTime, openRelayQueue } from './queue/open-relay-queue.js';
-import type { OpenedRelayQueue } from './queue/file-relay-queue.js';
-import { defaultLongestPauseMs, type QueueBounds } from './queue/upkeep.js';
+import { defaultLongestPauseMs } from './queue/upkeep.js';
 import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
 import { TlsReporter } from './tls-reports/reporter.js';
 import { TlsResults } from './tls-reports/tls-results.js';
@@ -60,16 +65,18 @@ export const clientQueue = definePlugin({
   name: 'client-queue',
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
-  uses: { messageViewer },
+  uses: { messageViewer, relayQueueStore },
   provides: { relayQueue, queue: queueService },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
   verify: (options, { folder }) => void new OutboundSettings(options, folder),
-  async setup(context, { options, configuration, lifecycle, localDelivery, submission, messageViewer: viewer }) {
-    const { clock, log, smtp, metrics, onClose } = context;
+  async setup(context, { options, configuration, lifecycle, localDelivery, submission, ...given }) {
+    const { log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
-    const queue = await openQueue(context, options, lifecycle.started);
+    const store = given.relayQueueStore ?? fileStore(context);
+    const queue = await store.open({ bounds: boundsOf(options), owner: relayTarget, ready: lifecycle.started });
+    const clock = store.clock ?? context.clock;
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => outcomeEvent(outcome)));
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
@@ -99,8 +106,9 @@ export const clientQueue = definePlugin({
       speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
     });
     const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    const locate = queue.locate?.bind(queue);
     registerTargets(smtp, targets, {
-      finder: () => (placement) => queue.locate(placement),
+      ...(locate !== undefined && { finder: () => locate }),
       explain: explainRelay(hops, controls),
     });
     const site = clientDeps({
@@ -112,7 +120,7 @@ export const clientQueue = definePlugin({
       sites: outbound.sites,
       pace: (key) => outbound.pace(key),
       jobs,
-      viewer,
+      viewer: given.messageViewer,
       sendNotices: () => outbound.sendNotices(),
     });
     context.http.mount(clientEndpoints(site));
@@ -175,15 +183,15 @@ function registerTargets(
   smtp.deliverTo(targets.hold, hold);
 }
 
-async function openQueue(
-  { folder, clock, log }: PluginContext,
-  settings: ClientQueueSettings,
-  started: Promise<void>,
-): Promise<OpenedRelayQueue> {
-  const path = await folder('queue');
-  const bounds = boundsOf(settings);
-  const open = () => openRelayQueue({ folder: path, clock, log, owner: relayTarget, ready: started, ...bounds });
-  return openInTime(path, { started, open, log });
+/** Keeps the queue in files. */
+function fileStore({ folder, clock, log }: PluginContext): RelayQueueStore {
+  return {
+    async open({ bounds, owner, ready }) {
+      const path = await folder('queue');
+      const open = () => openRelayQueue({ folder: path, clock, log, owner, ready, ...bounds });
+      return openInTime(path, { started: ready, open, log });
+    },
+  };
 }
 
 async function openPolicies(

@@ -70,7 +70,12 @@ const Summary = z.looseObject({
   lastReply: Reply.nullable(),
 });
 type Summary = z.output<typeof Summary>;
-const List = z.looseObject({ items: z.array(Summary), total: z.number(), nextCursor: z.string().nullable() });
+const List = z.looseObject({
+  items: z.array(Summary),
+  total: z.number(),
+  totalIsLeast: z.boolean().default(false),
+  nextCursor: z.string().nullable(),
+});
 const Entry = Summary.extend({
   history: z.array(
     z.looseObject({ at: z.string(), host: z.string().nullable(), outcome: z.string(), reply: Reply.nullable() }),
@@ -86,7 +91,8 @@ async function list({ server, words, terminal, json }: Call): Promise<void> {
   }
   for (const entry of found.items) terminal.print(lineOf(entry));
   const shown = found.items.length === found.total ? '' : `, ${found.items.length} of them here`;
-  terminal.print(`${pluralize(found.total, 'entry', 'entries')}${shown}.`);
+  const counted = pluralize(found.total, 'entry', 'entries');
+  terminal.print(`${found.totalIsLeast ? `More than ${counted}` : counted}${shown}.`);
   if (found.nextCursor !== null)
     terminal.print(`More: postern queue list ${words.join(' ')} cursor=${found.nextCursor}`);
 }

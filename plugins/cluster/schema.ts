@@ -1,7 +1,10 @@
+import { createHash } from 'node:crypto';
+import type pg from 'pg';
+import { problem } from '../../core/problem.js';
 
-/** One version of the tables. Released ones never change. */
+/** One version of the tables. Released ones never change: a test has their hashes. */
 interface SchemaVersion {
-  /** The least version of the tables that a server must be able to work with, to run beside this one. */
+  /** The least version that a server must be able to work with, to run beside this one. */
   readonly leastReader: number;
   readonly script: string;
 }
@@ -11,9 +14,8 @@ export const schemaVersions: readonly SchemaVersion[] = [
   {
     leastReader: 1,
     script: `
-create schema postern;
-
 create sequence postern.session_number;
+-- A life of a node.
 create table postern.session (
   key text primary key,
   node text not null,
@@ -25,12 +27,164 @@ create table postern.session (
   joined_at timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 
-create table postern.schema (
-  version int not null,
-  least_reader int not null,
-  script_hash text not null,
-  applied_at timestamptz not null default clock_timestamp()
+-- An envelope of the relay queue. Times are milliseconds since the epoch. Columns that are searched have no NUL and no half of a
+-- surrogate pair; what was accepted is in 'envelope'.
+create table postern.entry (
+  uid text primary key,
+  birth text not null,
+  revision int not null default 1,
+  sender text,
+  subject text not null,
+  message_id text,
+  size bigint not null,
+  queued_at bigint not null,
+  expires_at bigint not null,
+  warn_at bigint,
+  last_attempt bigint,
+  finished_at bigint,
+  hold text,
+  hold_until bigint,
+  discard_at bigint,
+  counts_from bigint,
+  ages_at bigint,
+  pending text,
+  crashes smallint not null default 0,
+  notices text,
+  notice_count int not null default 0,
+  notices_given_at bigint,
+  history text not null default '[]',
+  envelope text not null
+) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+create index entry_queued on postern.entry (queued_at, uid) where finished_at is null;
+create index entry_finished on postern.entry (finished_at) where finished_at is not null;
+create index entry_ages on postern.entry (ages_at, uid) where ages_at is not null;
+create index entry_notices on postern.entry (notices_given_at nulls first, uid) where notices is not null;
+
+-- States: 0 active, 1 deferred, 2 queued, 3 held, 4 bounced, 5 expired, 6 deleted, 7 delivered.
+-- Lanes: 0 new, 1 retry, 2 suspect, 3 not released yet.
+create table postern.recipient (
+  uid text not null,
+  idx smallint not null,
+  address text not null,
+  destination text not null collate "C",
+  state smallint not null,
+  lane smallint not null,
+  turn bigint not null,
+  due bigint not null,
+  attempts smallint not null default 0,
+  manual boolean not null default false,
+  token bigint,
+  last_token bigint,
+  session text,
+  claimed_at bigint,
+  code smallint,
+  status text,
+  reply text,
+  host text,
+  replied_at bigint,
+  reason text not null default '',
+  primary key (uid, idx)
+) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+create index recipient_new on postern.recipient (destination, turn) where state in (1, 2) and lane = 0;
+create index recipient_retry on postern.recipient (destination, due) where state in (1, 2) and lane = 1;
+create index recipient_suspect on postern.recipient (due) where state in (1, 2) and lane = 2;
+create index recipient_session on postern.recipient (session) where session is not null;
+
+create table postern.body (
+  uid text not null,
+  part int not null,
+  data bytea not null,
+  primary key (uid, part)
 );
+alter table postern.body alter data set storage external;
 `,
   },
 ];
+
+/** The version that this server works with. */
+export const ownVersion = schemaVersions.length;
+
+const hashOf = (script: string): string => createHash('sha256').update(script).digest('hex');
+
+/** Two that migrate at once wait for each other. */
+const lockKey = 7_305_719_001;
+
+interface Applied {
+  readonly version: number;
+  readonly least_reader: number;
+  readonly script_hash: string;
+}
+
+/**
+ * Brings the tables to the newest version, in one transaction for each.
+ *
+ * @param client connected as the owner of the tables
+ * @returns the versions that were applied now
+ * @throws Problem `conflict` when a version that is there differs from what this server knows of it
+ */
+export async function migrate(client: pg.ClientBase): Promise<readonly number[]> {
+  await client.query('select pg_advisory_lock($1)', [lockKey]);
+  try {
+    await client.query(`create schema if not exists postern;
+      create table if not exists postern.schema (
+        version int primary key,
+        least_reader int not null,
+        script_hash text not null,
+        applied_at timestamptz not null default clock_timestamp()
+      )`);
+    const { rows } = await client.query<Applied>('select version, least_reader, script_hash from postern.schema order by version');
+    refuseOthers(rows);
+    const applied: number[] = [];
+    for (let version = rows.length + 1; version <= ownVersion; version += 1) {
+      await apply(client, version);
+      applied.push(version);
+    }
+    return applied;
+  } finally {
+    await client.query('select pg_advisory_unlock($1)', [lockKey]);
+  }
+}
+
+function refuseOthers(applied: readonly Applied[]): void {
+  for (const { version, script_hash: hash } of applied) {
+    const known = schemaVersions[version - 1];
+    if (known === undefined || hashOf(known.script) === hash) continue;
+    throw problem('conflict', `Version ${version} of the tables is not the one that this server knows. Nothing was changed.`);
+  }
+}
+
+async function apply(client: pg.ClientBase, version: number): Promise<void> {
+  const { script, leastReader } = schemaVersions[version - 1] ?? { script: '', leastReader: version };
+  await client.query('begin');
+  try {
+    await client.query(script);
+    await client.query('insert into postern.schema (version, least_reader, script_hash) values ($1, $2, $3)', [
+      version,
+      leastReader,
+      hashOf(script),
+    ]);
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback');
+    throw error;
+  }
+}
+
+/** What the servers may do with the tables; they alter none. */
+export const grants = `
+grant usage on schema postern to postern_app;
+grant select, insert, update, delete on all tables in schema postern to postern_app;
+revoke insert, update, delete on postern.schema from postern_app;
+grant usage on all sequences in schema postern to postern_app;
+`;
+
+/** Why this server cannot work with those tables; undefined when it can. */
+export function complaintOf(newest: { readonly version: number; readonly least_reader: number } | undefined): string | undefined {
+  if (newest === undefined) return 'The tables of the cluster are missing. Make them: postern cluster migrate';
+  const { version, least_reader: least } = newest;
+  if (version < ownVersion)
+    return `The tables of the cluster have version ${version}, this server needs ${ownVersion}. Bring them there: postern cluster migrate`;
+  if (least > ownVersion)
+    return `The tables of the cluster have version ${version}, which needs a newer server. This one knows version ${ownVersion}.`;
+  return undefined;
+}

@@ -73,8 +73,9 @@ export class Finder {
     const [first] = items;
     if (first === undefined) return undefined;
     const list = `/client/queue/list?state=all&q=${encodeURIComponent(text)}`;
+    const counted = typeof total === 'number' ? formatNumber(total) : `More than ${formatNumber(total.least)}`;
     return {
-      title: total === 1 ? 'One entry of the queue' : `${formatNumber(total)} entries of the queue`,
+      title: total === 1 ? 'One entry of the queue' : `${counted} entries of the queue`,
       href: total === 1 ? `/client/queue/${first.uid}` : list,
       access,
       exact: false,

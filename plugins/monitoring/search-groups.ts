@@ -93,7 +93,7 @@ export class SearchGroups {
       };
     });
     const more = `/client/queue/list?state=all&q=${encodeURIComponent(text)}`;
-    return { name: 'queue', title: 'Queue', items: found, total, more };
+    return { name: 'queue', title: 'Queue', items: found, total: typeof total === 'number' ? total : null, more };
   }
 
   async #users(text: string, search: GroupSearch): Promise<FoundGroup | undefined> {

@@ -194,7 +194,9 @@ export async function sendAnew(
   const outgoing = await mirroredMessage(transaction, recipients, message);
   const search = new AbortController();
   const timer = setTimeout(() => search.abort(), 2 * upstream.settings.answerMs);
-  const sent = upstream.send(outgoing, callOf(upstream, transaction, search.signal));
+  const { mayCommit } = transaction;
+  const call = callOf(upstream, transaction, search.signal);
+  const sent = upstream.send(outgoing, call, mayCommit && { mayEnd: mayCommit });
   const { recipients: results } = await sent.finally(() => clearTimeout(timer));
   return recipients.map((recipient, index) => {
     const result = results[index];

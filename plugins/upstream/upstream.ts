@@ -7,7 +7,7 @@ import {
   isClientFailure,
   timeoutFailure,
 } from '../../core/smtp/client/failure.js';
-import { failedResult, type MessageResult, type OutgoingMessage } from '../../core/smtp/client/message.js';
+import { failedResult, type MessageResult, type OutgoingMessage, type SendOptions } from '../../core/smtp/client/message.js';
 import type { PooledSession } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import { asciiReplyText, maxReplyText, type Reply } from '../../core/smtp/protocol/replies.js';
@@ -76,10 +76,10 @@ export class Upstream {
    * Sends a complete message. Never rejects with a `ClientFailure`; a server that disconnects before it answers for the
    * message is replaced. The signal only aborts the search for a server: a running dialogue finishes.
    */
-  async send(message: OutgoingMessage, call: Call): Promise<MessageResult> {
+  async send(message: OutgoingMessage, call: Call, options?: SendOptions): Promise<MessageResult> {
     try {
       return await this.#first(call, async (lease, host) => {
-        const result = await lease.session.send(message).finally(() => lease.release());
+        const result = await lease.session.send(message, options).finally(() => lease.release());
         const isUntouched = result.bytes === 0 && result.recipients.every(({ outcome }) => outcome === 'failed');
         if (result.failure !== undefined && isUntouched && isOfConnection(result.failure)) throw result.failure;
         if (result.failure === undefined && result.bytes === 0) host.breaker.succeeded('envelope');

@@ -30,6 +30,7 @@ interface Awaited {
 const repliesAfter421Ms = 10_000;
 
 const ignore = (): void => undefined;
+const nothing = Buffer.alloc(0);
 
 /**
  * The connection to one server. Commands are sent, and each reply goes to the oldest command that waits for one. A
@@ -122,6 +123,14 @@ export class Channel {
   /** Resolves when the socket's buffer has drained, or the connection has failed. */
   drain(): Promise<void> {
     return this.#socket.writableNeedDrain ? this.#pause() : Promise.resolve();
+  }
+
+  /** Resolves when the system has all that was written, or the connection has failed. */
+  flushed(): Promise<void> {
+    if (this.#failure !== undefined || this.#socket.writableLength === 0) return Promise.resolve();
+    const flushed = this.#pause();
+    this.#socket.write(nothing, () => this.#wake());
+    return flushed;
   }
 
   /** Resolves when the connection has failed. Only the latest caller is notified. */

@@ -1,22 +1,33 @@
 import { isAscii } from 'node:buffer';
+import { ifPermitted } from '../../concurrency.js';
 import { type Capabilities, noEightBit } from './envelope.js';
 import type { Channel } from './channel.js';
-import { localFailure } from './failure.js';
-import type { OutgoingContent } from './message.js';
+import { localFailure, withdrawnFailure } from './failure.js';
+import type { OutgoingContent, SendOptions } from './message.js';
+import type { ClientDeadlines } from './remote-server.js';
 
 /** Maximum bytes in the socket's buffer; also the size of a block for `blockMs`. */
 const blockBytes = 64 * 1024;
+/** Of a message with its dot, the system takes so many at once even on a new connection: none of them waits here. */
+const atOnceBytes = 16 * 1024;
 
 /** Writes a message and its final dot as fast as the server accepts them. */
 export class ContentWriter {
   readonly #channel: Channel;
-  readonly #blockMs: number;
+  readonly #deadlines: ClientDeadlines;
+  readonly #mayEnd: SendOptions['mayEnd'];
   readonly #encoder = new DataEncoder();
   readonly #sevenBit: boolean;
 
-  constructor(channel: Channel, capabilities: Capabilities, blockMs: number) {
+  constructor(
+    channel: Channel,
+    capabilities: Capabilities,
+    deadlines: ClientDeadlines,
+    mayEnd: SendOptions['mayEnd'] = undefined,
+  ) {
     this.#channel = channel;
-    this.#blockMs = blockMs;
+    this.#deadlines = deadlines;
+    this.#mayEnd = mayEnd;
     this.#sevenBit = !capabilities.eightBitMime;
   }
 
@@ -28,17 +39,32 @@ export class ContentWriter {
   /**
    * Resolves with true when the final dot is written, with false when the channel has failed. A failing stream, or an
    * 8-bit byte for a server without 8BITMIME, breaks the connection before the dot, so that the server discards the
-   * message.
+   * message; so does a caller that does not let it end.
    */
   write({ source, eightBit }: OutgoingContent): boolean | Promise<boolean> {
     const watch = this.#sevenBit && eightBit !== false;
-    this.#channel.perform('body', this.#blockMs);
+    this.#channel.perform('body', this.#deadlines.blockMs);
     if (!Buffer.isBuffer(source)) return this.#stream(source(), watch);
-    if (source.length > blockBytes) return this.#stream([source], watch);
-    this.#channel.cork();
-    const whole = this.#put(source, watch) && this.#end();
-    this.#channel.uncork();
-    return whole;
+    const most = this.#mayEnd === undefined ? blockBytes : atOnceBytes;
+    if (source.length > most) return this.#stream([source], watch);
+    return this.#ifItMayEnd(() => {
+      this.#channel.cork();
+      const whole = this.#put(source, watch) && this.#end();
+      this.#channel.uncork();
+      return whole;
+    });
+  }
+
+  #ifItMayEnd(end: () => boolean): boolean | Promise<boolean> {
+    const ended = ifPermitted(this.#mayEnd, this.#deadlines.mayEndMs, end);
+    if (!(ended instanceof Promise)) return ended ?? this.#withdraw();
+    const failed = this.#channel.failed().then(() => false);
+    return Promise.race([failed, ended.then((whole) => whole ?? this.#withdraw())]);
+  }
+
+  #withdraw(): boolean {
+    this.#channel.fail(withdrawnFailure());
+    return false;
   }
 
   async #stream(source: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, watch: boolean): Promise<boolean> {
@@ -46,7 +72,7 @@ export class ContentWriter {
       for await (const chunk of this.#untilFailure(source)) {
         const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
         for (let at = 0; at < bytes.length; at += blockBytes) {
-          this.#channel.perform('body', this.#blockMs);
+          this.#channel.perform('body', this.#deadlines.blockMs);
           if (!this.#put(bytes.subarray(at, at + blockBytes), watch)) return false;
           await this.#channel.drain();
         }
@@ -54,7 +80,9 @@ export class ContentWriter {
     } catch (error) {
       this.#channel.fail(localFailure('body', 'The message could not be read', error));
     }
-    return this.#end();
+    if (this.#mayEnd === undefined || this.#channel.failure !== undefined) return this.#end();
+    await this.#channel.flushed();
+    return this.#ifItMayEnd(() => this.#end());
   }
 
   /** Yields the chunks of the source until the channel fails, even if the source hangs. */

@@ -20,10 +20,11 @@ export type ClientStep =
 /**
  * Kind of failure: `reply` the server answered 4yz or 5yz; `connect` no connection; `timeout` a deadline passed;
  * `protocol` bytes that are no SMTP, or an unexpected reply; `tls` no TLS or an invalid certificate; `closed` the
- * connection ended; `capability` the server lacks an extension that the message needs; `local` our own fault: the
- * caller's stream, an abort, an invalid address.
+ * connection ended; `capability` the server lacks an extension that the message needs; `withdrawn` the caller took the
+ * message back before its end; `local` our own fault: the caller's stream, an abort, an invalid address.
  */
-export type FailureKind = 'reply' | 'connect' | 'timeout' | 'protocol' | 'tls' | 'closed' | 'capability' | 'local';
+export type FailureKind =
+  'reply' | 'connect' | 'timeout' | 'protocol' | 'tls' | 'closed' | 'capability' | 'withdrawn' | 'local';
 
 /** A branded `Error`; test with `isClientFailure`. `code`, `status` and `text` may be used in a DSN. */
 export interface ClientFailure extends Error {
@@ -113,6 +114,12 @@ export function closedFailure(step: ClientStep, cause?: unknown): ClientFailure 
 /** @param text what is wrong on our side */
 export function localFailure(step: ClientStep, text: string, cause?: unknown): ClientFailure {
   return clientFailure({ kind: 'local', step, code: 451, status: '4.3.0', text, afterDot: step === 'final', cause });
+}
+
+/** The message was broken off before its end, so that the server has none of it. */
+export function withdrawnFailure(): ClientFailure {
+  const text = 'The message was taken back before its end';
+  return clientFailure({ kind: 'withdrawn', step: 'body', code: 451, status: '4.3.0', text });
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { Permission } from '../../concurrency.js';
 import type { Reply } from '../protocol/replies.js';
 import type { ClientFailure } from './failure.js';
 
@@ -66,6 +67,12 @@ export interface SendOptions {
   readonly signal?: AbortSignal;
   /** Called once for each recipient as soon as its result is known; in LMTP one by one. Must not throw. */
   readonly settled?: (index: number, result: RecipientResult) => void;
+  /**
+   * Whether the message may still be ended. Asked when DATA is sent, for an answer that takes a while, and again between
+   * the last byte of the text and the final dot; for a message that goes out in one write, before that. Without a true
+   * the connection is broken before the dot (`withdrawn`).
+   */
+  readonly mayEnd?: Permission;
 }
 
 /** Result of a message that failed for all recipients before any command was sent. */

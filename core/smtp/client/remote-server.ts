@@ -120,6 +120,8 @@ export interface ClientDeadlines {
   /** The reply to DATA. */
   readonly dataMs: number;
   readonly blockMs: number;
+  /** The caller's answer whether the message may still be ended. */
+  readonly mayEndMs: number;
   /** The reply to the final dot; in LMTP each of them. */
   readonly finalMs: number;
   /** All LMTP replies to the final dot together. */
@@ -142,6 +144,7 @@ export const standardDeadlines: ClientDeadlines = {
   rcptMs: 5 * minute,
   dataMs: 2 * minute,
   blockMs: 3 * minute,
+  mayEndMs: 10 * second,
   finalMs: 10 * minute,
   finalsMs: Infinity,
   quitMs: 5 * second,

@@ -133,7 +133,8 @@ export class LiveSession implements ClientSession {
     return this.#channel.failure;
   }
 
-  async send(message: OutgoingMessage, { signal, settled }: SendOptions = {}): Promise<MessageResult> {
+  async send(message: OutgoingMessage, options: SendOptions = {}): Promise<MessageResult> {
+    const { signal, settled } = options;
     if (signal?.aborted === true) return failedResult(message, abortFailure('mail'), settled);
     if (!this.reusable) return failedResult(message, this.#channel.failure ?? inUse(), settled);
     const channel = this.#channel;
@@ -141,7 +142,7 @@ export class LiveSession implements ClientSession {
     signal?.addEventListener('abort', aborted, { once: true });
     this.#begin();
     const context = { channel, capabilities: this.capabilities, deadlines: this.#deadlines, protocol: this.protocol };
-    const transaction = new ClientTransaction(context, message, settled);
+    const transaction = new ClientTransaction(context, message, options);
     const result = await transaction.run();
     signal?.removeEventListener('abort', aborted);
     if (result.bytes > 0) this.#messages += 1;
@@ -210,8 +211,8 @@ export class LiveSession implements ClientSession {
     this.#expectState('body', 'go');
     this.#state = 'busy';
     const channel = this.#channel;
-    const { blockMs, finalMs, finalsMs } = this.#deadlines;
-    const writer = new ContentWriter(channel, this.capabilities, blockMs);
+    const { finalMs, finalsMs } = this.#deadlines;
+    const writer = new ContentWriter(channel, this.capabilities, this.#deadlines);
     if (!(await writer.write(content))) throw channel.failure ?? localFailure('body', 'The message was not written');
     this.#messages += 1;
     const shown = `. (${writer.bytes} bytes)`;

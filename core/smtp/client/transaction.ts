@@ -26,7 +26,7 @@ export interface TransactionContext {
 export class ClientTransaction {
   readonly #context: TransactionContext;
   readonly #message: OutgoingMessage;
-  readonly #settled: SendOptions['settled'];
+  readonly #options: SendOptions;
   readonly #results: (RecipientResult | undefined)[];
   /** Indexes of the recipients whose RCPT got 2yz. */
   readonly #accepted: number[] = [];
@@ -34,10 +34,10 @@ export class ClientTransaction {
   #bytes = 0;
   #clean = false;
 
-  constructor(context: TransactionContext, message: OutgoingMessage, settled: SendOptions['settled']) {
+  constructor(context: TransactionContext, message: OutgoingMessage, options: SendOptions) {
     this.#context = context;
     this.#message = message;
-    this.#settled = settled;
+    this.#options = options;
     this.#results = message.recipients.map(() => undefined);
   }
 
@@ -86,6 +86,7 @@ export class ClientTransaction {
     const rcptAnswers = rcptLines.map((line) => line && channel.ask('rcpt', line, deadlines.rcptMs));
     const dataAnswer = channel.ask('data', 'DATA', deadlines.dataMs);
     channel.uncork();
+    this.#askEarly();
     const begun = this.#acceptedMail(await mailAnswer);
     for (const [index, answer] of rcptAnswers.entries()) {
       if (answer !== undefined && answer !== '') this.#recordRcpt(index, await answer, begun);
@@ -101,7 +102,15 @@ export class ClientTransaction {
       if (channel.failure !== undefined) return undefined;
     }
     if (this.#accepted.length === 0) return undefined;
-    return this.#contentExpected(await channel.ask('data', 'DATA', deadlines.dataMs));
+    const answer = channel.ask('data', 'DATA', deadlines.dataMs);
+    this.#askEarly();
+    return this.#contentExpected(await answer);
+  }
+
+  /** Asked beside the round trip of DATA, so that the answer is there when it counts. */
+  #askEarly(): void {
+    const { mayEnd } = this.#options;
+    if (mayEnd !== undefined) void new Promise((resolve) => resolve(mayEnd())).catch(() => undefined);
   }
 
   #acceptedMail(answer: Answer): boolean {
@@ -133,7 +142,7 @@ export class ClientTransaction {
 
   async #sendContent(go: Reply): Promise<void> {
     const { channel, capabilities, deadlines, protocol } = this.#context;
-    const writer = new ContentWriter(channel, capabilities, deadlines.blockMs);
+    const writer = new ContentWriter(channel, capabilities, deadlines, this.#options.mayEnd);
     const written = writer.write(this.#message.content);
     const whole = typeof written === 'boolean' ? written : await written;
     this.#bytes = writer.bytes;
@@ -183,7 +192,7 @@ export class ClientTransaction {
   #settle(index: number, result: RecipientResult): void {
     if (this.#results[index] !== undefined) return;
     this.#results[index] = result;
-    this.#settled?.(index, result);
+    this.#options.settled?.(index, result);
   }
 
   #result(): MessageResult {

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
 import type { Attempt, NewEntry, Notice, RecordedReply } from '../../../core/contracts/queue-entry.js';
 import type { Notify } from '../../../core/smtp/protocol/parameters.js';
-import type { Lease, RecipientSettlement, RelayQueue, Settlement } from '../queue/relay-queue.js';
+import type { Lease, RecipientSettlement, RelayQueue, Settlement } from '../../../core/contracts/relay-queue-store.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import type { FinishedAttempt } from '../../../core/pipeline/events.js';
 import type { OutgoingAttempt } from '../../../core/pipeline/hook.js';
@@ -158,6 +158,10 @@ export class AttemptRunner {
         const isOver = isProblem(error) && error.problem === 'conflict';
         if (isOver || this.#input.remote.signal.aborted) {
           if (isWaiting) this.#unsettled -= 1;
+          if (settlement.attempt === undefined) {
+            log.warn({ uid: lease.uid, err: error }, 'a lease under which nothing was sent cannot be given back');
+            return;
+          }
           log.error(
             { uid: lease.uid, err: error },
             'possible duplicate: the outcome of an attempt is not written down',

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
-import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
-import type { Lease, RelayQueue } from '../queue/relay-queue.js';
+import type { LocalDelivery, Parcel } from '../../../core/contracts/local-delivery.js';
+import type { Lease, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { parseAddress } from '../../../core/mime/address.js';
 import { classOf, isProblem, type Problem } from '../../../core/problem.js';
 import type { Log } from '../../../core/log/log.js';
@@ -40,6 +40,7 @@ function refused({ recipients, entry }: Lease): Verdicts {
 
 async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Verdicts> {
   const { uid, entry, destination } = lease;
+  const { mayCommit, isLost } = askedLease(lease);
   const read = readDestination(destination);
   const fallback = { target: read.kind === 'target' ? read.target : '', destination: '' };
   const found: { missing?: Problem } = {};
@@ -53,12 +54,14 @@ async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Ve
       })),
       smtputf8: entry.smtputf8,
       fresh: lease.interrupted === false,
+      mayCommit,
       content: () =>
         opened(context.queue, uid, (error) => {
           if (isUnreadable(error)) found.missing = error;
         }),
     });
     if (found.missing !== undefined) throw found.missing;
+    if (isLost() && outcomes.every(({ outcome }) => outcome !== 'delivered')) return [];
     return lease.recipients.map(({ index }, place) => {
       const outcome = outcomes[place];
       if (outcome === undefined) throw new Error('a target must answer for each recipient');
@@ -69,12 +72,30 @@ async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Ve
   } catch (error) {
     // Any other result of a target would be a verdict on the recipient.
     if (found.missing !== undefined) throw found.missing;
+    if (isLost()) return [];
     context.log.error({ uid, err: error }, 'a queued message could not be delivered to its target');
     const [code, status] = isProblem(error) ? classOf(error).smtp : ([451, '4.3.0'] as const);
     const text = isProblem(error) ? error.message : 'Local error, try again later';
     const verdict = classified(context.classification(), code, status, text);
     return lease.recipients.map(({ index }) => [index, verdict]);
   }
+}
+
+/** The question for those who deliver, and whether it was last answered otherwise than with yes. */
+function askedLease(lease: Lease): { readonly mayCommit: Parcel['mayCommit']; readonly isLost: () => boolean } {
+  const { holds } = lease;
+  if (holds === undefined) return { mayCommit: undefined, isLost: () => false };
+  let isLost = false;
+  const mayCommit = (): boolean | Promise<boolean> => {
+    isLost = true;
+    const note = (isHeld: boolean): boolean => {
+      isLost = !isHeld;
+      return isHeld;
+    };
+    const answer = holds.call(lease);
+    return typeof answer === 'boolean' ? note(answer) : answer.then(note);
+  };
+  return { mayCommit, isLost: () => isLost };
 }
 
 async function* opened(

@@ -5,7 +5,7 @@ import type { Mutation } from '../../../core/contracts/relay-queue.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { queuedHop } from '../../../core/pipeline/verdict.js';
 import { problem } from '../../../core/problem.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { type DestinationRules, readDestination } from './destination.js';
 import type { Outbound } from './outbound.js';
 import { relayTarget } from './relay-hook.js';

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../core/clock.js';
 import { type EntryState, entryStates } from '../../../core/contracts/queue-entry.js';
-import type { RelayQueue, Settlement } from '../queue/relay-queue.js';
+import type { RelayQueue, Settlement } from '../../../core/contracts/relay-queue-store.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import type { PoolStatistics } from '../../../core/smtp/client/pool.js';
 

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../../core/clock.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import { pluralize } from '../../../core/text/format.js';
 import type { HopFinder } from '../../../core/dns/next-hop.js';

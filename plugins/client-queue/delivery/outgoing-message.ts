@@ -8,7 +8,7 @@ import { scanHeader } from '../../../core/mime/header.js';
 import { encodedMessage, planEncoding } from '../../../core/mime/transfer-encoding.js';
 import { isProblem, type Problem } from '../../../core/problem.js';
 import type { OutgoingContent, OutgoingMessage, OutgoingRecipient } from '../../../core/smtp/client/message.js';
-import type { Lease, RelayQueue } from '../queue/relay-queue.js';
+import type { Lease, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { type DkimSigner, signingDomain } from './dkim.js';
 
 interface OutgoingInput {

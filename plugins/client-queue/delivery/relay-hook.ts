@@ -1,5 +1,5 @@
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
-import type { QueueOutcome } from '../queue/relay-queue.js';
+import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import type { NoRoute } from '../../../core/dns/next-hop.js';
 import { type Address, parseAddress } from '../../../core/mime/address.js';
 import type { NetworkSet } from '../../../core/net/networks.js';

@@ -2,7 +2,7 @@ import type { Clock } from '../../../core/clock.js';
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { NewEntry, NewRecipient, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { PreparedEntry, RelayQueue } from '../queue/relay-queue.js';
+import type { PreparedEntry, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { isAscii } from '../../../core/mime/character.js';
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { scanHeader } from '../../../core/mime/header.js';
@@ -18,7 +18,7 @@ import { relayTarget } from './relay-hook.js';
 export const refusedDestination = targetKey('bounce');
 
 interface RelayTargetContext {
-  readonly queue: RelayQueue;
+  readonly queue: Pick<RelayQueue, 'prepare'>;
   readonly local: Pick<LocalDelivery, 'route'>;
   readonly clock: Clock;
   readonly settings: () => {

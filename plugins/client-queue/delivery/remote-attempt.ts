@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease } from '../queue/relay-queue.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { ClientDeadlines, RemoteServer as Server } from '../../../core/smtp/client/remote-server.js';
 import { type ClientFailure, diedIdle, isAtMessage, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type {
@@ -109,6 +109,7 @@ class RemoteAttempt {
   /** True when the server was reached, whatever its replies. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
     const { pool, signal, sessions, deadlines = defaultDeadlines } = this.#context;
+    const mayEnd = this.#lease.holds?.bind(this.#lease);
     this.#host = labelOf(server);
     for (let stale = 0; ; stale += 1) {
       try {
@@ -126,7 +127,7 @@ class RemoteAttempt {
           leased.release();
           throw error;
         });
-        const result = await session.send(message);
+        const result = await session.send(message, mayEnd && { mayEnd });
         sessions.delete(session);
         leased.release();
         if (leased.reused && stale < maxStale && diedIdle(result.failure)) continue;
@@ -224,6 +225,7 @@ class RemoteAttempt {
 
   /** We closed the connection before the server could have the message. */
   #isCutShort({ kind, afterDot }: ClientFailure): boolean {
+    if (kind === 'withdrawn') return true;
     return this.#context.signal.aborted && kind !== 'reply' && !afterDot;
   }
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease, RelayQueue } from '../queue/relay-queue.js';
+import type { Lease, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import type { DestinationControls } from './destination-controls.js';

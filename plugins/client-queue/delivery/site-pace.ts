@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { Lease } from '../queue/relay-queue.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { ServersTried } from './attempt-result.js';
 
 /** Current limits of a site. */

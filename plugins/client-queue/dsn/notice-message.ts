@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import type { Entry, Notice, NoticeKind } from '../../../core/contracts/queue-entry.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { composeDsn, type DsnRecipient } from './dsn.js';
 import { encodedMessage, maxLineOctets, planEncoding } from '../../../core/mime/transfer-encoding.js';
 import { isProblem } from '../../../core/problem.js';

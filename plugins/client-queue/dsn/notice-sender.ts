@@ -1,7 +1,7 @@
 import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
 import type { Entry, Notice, QueuedRecipient } from '../../../core/contracts/queue-entry.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import type { Log } from '../../../core/log/log.js';
 import { type Address, parseAddress } from '../../../core/mime/address.js';

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import type { BulkJobs } from '../queue/bulk-jobs.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import type { MessageViewer } from '../../../core/contracts/message-viewer.js';
 import type { Configuration } from '../../../core/contracts/server.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
@@ -108,7 +108,9 @@ export function clientDeps(input: ClientOptions): ClientDeps {
     jobs: input.jobs,
     viewer: input.viewer,
     quarantineNote: async (uid) => {
-      const found = (await queue.quarantined()).find(({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid);
+      const found = (await queue.quarantine?.list())?.find(
+        ({ name }) => /^[0-9a-z]+-(.*)\.eml$/.exec(name)?.[1] === uid,
+      );
       return (
         found &&
         `This entry was found broken and set aside: ${found.reason}. Its files are kept in the quarantine of the queue.`

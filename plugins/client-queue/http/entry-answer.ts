@@ -139,6 +139,7 @@ export function entryAnswer(entry: Entry): z.output<typeof EntryAnswer> {
 export const maxDestinations = { page: 12, list: 100, statistics: 1000 };
 
 export const StatisticsAnswer = z.object({
+  at: time.describe('When it was counted'),
   byState: z.record(z.enum(entryStates), z.int()).describe('Entries'),
   byDestination: z
     .array(
@@ -178,9 +179,10 @@ export function statisticsAnswer(
   sites: Pick<Sites, 'peek'>,
   limit: number,
 ): z.output<typeof StatisticsAnswer> {
-  const { byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
+  const { at, byState, byDestination, ageLimits, byReason, open, bytes, oldest, quarantined } = statistics;
   const { damaged = 0, bySender } = statistics;
   return {
+    at: isoTime(at),
     byState,
     byDestination: byDestination.slice(0, limit).map(({ oldest: since, lastReply, ...row }) => ({
       destination: row.destination,

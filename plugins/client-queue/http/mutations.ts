@@ -7,7 +7,7 @@ import type {
   MutationResult,
   MutationRun,
 } from '../../../core/contracts/relay-queue.js';
-import type { RelayQueue } from '../queue/relay-queue.js';
+import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import {
   type AnyEndpoint,
   defineEndpoint,

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
-import type { Quarantined } from '../queue/relay-queue.js';
+import type { Quarantined, QueueQuarantine } from '../../../core/contracts/relay-queue-store.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { ask } from '../../../core/http/response.js';
@@ -57,7 +57,7 @@ const listing = ({ queue }: Deps) =>
     view: 'quarantine.njk',
     cache: 'no-store',
     async handle() {
-      const found = await queue.quarantined();
+      const found = (await queue.quarantine?.list()) ?? [];
       const items = found.slice(0, maxListed).map(itemOf);
       return { items, total: found.length, limit: maxListed, nextCursor: null, prevCursor: null };
     },
@@ -90,8 +90,7 @@ const recovering = ({ queue }: Deps) =>
     }),
     cache: 'no-store',
     async handle({ body: { names, dryRun } }) {
-      if (queue.recover === undefined) throw problem('unavailable', 'This queue has no quarantine.');
-      const { recovered, uids, left } = await queue.recover({ names, dryRun });
+      const { recovered, uids, left } = await quarantineOf(queue).recover({ names, dryRun });
       const model = { recovered, uids: [...uids], left: [...left] };
       const messages = pluralize(recovered, 'message');
       const rest = left.length === 0 ? '' : ` ${pluralize(left.length, 'file')} left in quarantine.`;
@@ -126,7 +125,7 @@ const reading = ({ queue, routes }: Deps) =>
     cache: 'no-store',
     async handle({ params: { name }, request }) {
       const item = itemOf(await quarantinedOf(name, queue));
-      const found = await readQuarantined(await queue.openQuarantined(name));
+      const found = await readQuarantined(await quarantineOf(queue).read(name));
       const answer = { ...item, message: found === undefined ? null : { ...found, recipients: [...found.recipients] } };
       const page = { ...answer, path: pathOf(name), routes: routes() };
       return request.representation === 'html' ? page : answer;
@@ -144,7 +143,7 @@ const downloading = ({ queue }: Deps) =>
     produces: ['bytes'],
     cache: 'no-store',
     async handle({ params: { name } }) {
-      const source = await queue.openQuarantined(name);
+      const source = await quarantineOf(queue).read(name);
       return respond({
         stream: { source, contentType: 'application/octet-stream' },
         headers: { 'Content-Disposition': `attachment; filename="${name.replaceAll(/[^\w.-]/g, '_')}"` },
@@ -180,14 +179,14 @@ const queueing = (deps: Deps) =>
     async handle({ params: { name }, body: { mail, rcpt, route }, request }) {
       const { queue, intake, uploads } = deps;
       await quarantinedOf(name, queue);
-      const sender = mail ?? (await readQuarantined(await queue.openQuarantined(name)))?.sender;
+      const sender = mail ?? (await readQuarantined(await quarantineOf(queue).read(name)))?.sender;
       if (sender === undefined) throw problem('invalid', 'It says nothing of its sender: give mail, <> for none.');
       if (rcpt.length === 0) throw problem('invalid', 'rcpt: say who gets it; its envelope is lost.');
-      const upload = await uploads.keep(Readable.from(withoutReturnPath(await queue.openQuarantined(name))));
+      const upload = await uploads.keep(Readable.from(withoutReturnPath(await quarantineOf(queue).read(name))));
       try {
         const outgoing = requestOfMessage({ mail: sender, rcpt, route: route === '' ? undefined : route }, upload);
         const uids = await intake.queue(outgoing, { address: request.remoteAddress, once: request.once });
-        await queue.discardQuarantined(name);
+        await quarantineOf(queue).discard(name);
         const [uid] = uids;
         return respond<object>({
           status: 202,
@@ -222,7 +221,7 @@ const discarding = ({ queue }: Deps) =>
           back: pathOf(name),
         });
       }
-      await queue.discardQuarantined(name);
+      await quarantineOf(queue).discard(name);
       return respond({
         status: 200,
         model: { removed: name },
@@ -233,8 +232,13 @@ const discarding = ({ queue }: Deps) =>
     },
   });
 
+function quarantineOf({ quarantine }: Deps['queue']): QueueQuarantine {
+  if (quarantine === undefined) throw problem('not-found', 'This queue has no quarantine.');
+  return quarantine;
+}
+
 async function quarantinedOf(name: string, queue: Deps['queue']): Promise<Quarantined> {
-  const found = (await queue.quarantined()).find((one) => one.name === name);
+  const found = (await quarantineOf(queue).list()).find((one) => one.name === name);
   if (found === undefined) throw problem('not-found', 'There is no such thing in the quarantine of the queue.');
   return found;
 }

@@ -43,6 +43,7 @@ function listing(deps: QueueDeps): AnyEndpoint {
     answer: z.object({
       items: z.array(SummaryAnswer),
       total: z.int().describe('Entries that the filter leaves'),
+      totalIsLeast: z.literal(true).optional().describe('There are more than `total`: they are not all counted'),
       page: z.int().nullable(),
       limit: z.int(),
       nextCursor: z.string().nullable(),
@@ -64,7 +65,9 @@ function listing(deps: QueueDeps): AnyEndpoint {
       ]);
       const answer = {
         items: list.items.map(summaryAnswer),
-        total: list.total,
+        ...(typeof list.total === 'number'
+          ? { total: list.total }
+          : { total: list.total.least, totalIsLeast: true as const }),
         page: cursor === undefined ? (page ?? 1) : null,
         limit,
         nextCursor: list.nextCursor,
@@ -80,7 +83,7 @@ function listing(deps: QueueDeps): AnyEndpoint {
         controls: controls.list(),
         siteOf: (destination) => sites.peek(destination),
         now,
-        complaint: queue.complaint?.(),
+        complaint: queue.complaint(),
         matching,
       });
     },
@@ -114,7 +117,7 @@ function statistics(deps: QueueDeps): AnyEndpoint {
         return statisticsAnswer(counted, sites, maxDestinations.statistics);
       }
       const [whole, matching] = await Promise.all([queue.statistics(now), matchingStatistics(deps, filter)]);
-      const about = { now, complaint: queue.complaint?.(), filter, matching };
+      const about = { now, complaint: queue.complaint(), filter, matching };
       return statisticsPage(statisticsAnswer(whole, sites, maxDestinations.page), controls.list(), about);
     },
   });

@@ -80,6 +80,9 @@ function destinationRow(
 }
 
 /** Figures at the top of the queue page, which refresh themselves. */
+/** Older figures have their time beside them. */
+const freshMs = 5000;
+
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
@@ -87,6 +90,7 @@ export function statisticsPage(
 ) {
   const { byState, oldest, open, bytes, quarantined } = statistics;
   const isFiltered = matching !== undefined;
+  const { at } = matching ?? statistics;
   const { byDestination, destinationCount, byReason, bySender, senderCount, ageLimits } = matching ?? statistics;
   const byName = new Map(controls.map((control) => [control.destination, control]));
   const suspended = controls.filter(({ suspendedUntil }) => suspendedUntil !== null && suspendedUntil > now);
@@ -101,6 +105,7 @@ export function statisticsPage(
     oldest,
     quarantined,
     complaint,
+    countedAt: now - Date.parse(at) > freshMs ? at : null,
     isFiltered,
     refreshPath: isFiltered ? `${statisticsPath}?${queryOf(filter)}` : statisticsPath,
     ageColumns: ageColumns(ageLimits),
@@ -137,6 +142,7 @@ interface StatisticsAbout {
 interface ListAnswer {
   readonly items: readonly Summary[];
   readonly total: number;
+  readonly totalIsLeast?: true | undefined;
   readonly page: number | null;
   readonly limit: number;
   readonly nextCursor: string | null;

@@ -1,5 +1,5 @@
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import type { PreparedEntry } from './relay-queue.js';
+import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';

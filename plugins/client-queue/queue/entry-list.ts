@@ -33,7 +33,7 @@ const Cursor = z.tuple([
 ]);
 
 /** Entries without such a time sort last. */
-const never = Number.MAX_SAFE_INTEGER;
+export const never = Number.MAX_SAFE_INTEGER;
 
 const keys: Readonly<Record<EntrySort, (entry: QueuedEntry) => Key>> = {
   queuedAt: ({ queuedAt }) => queuedAt,
@@ -45,7 +45,7 @@ const keys: Readonly<Record<EntrySort, (entry: QueuedEntry) => Key>> = {
   sender: ({ sender }) => sender?.toLowerCase() ?? '',
 };
 
-interface DecodedCursor {
+export interface DecodedCursor {
   readonly key: Key;
   readonly uid: string;
   readonly side: 'next' | 'prev';
@@ -125,11 +125,11 @@ export class PageSelection {
   }
 }
 
-function encodeCursor(cursor: z.output<typeof Cursor>): string {
+export function encodeCursor(cursor: z.output<typeof Cursor>): string {
   return Buffer.from(JSON.stringify(cursor)).toString('base64url');
 }
 
-function decodeCursor(text: string, sort: EntrySort, order: string): DecodedCursor {
+export function decodeCursor(text: string, sort: EntrySort, order: string): DecodedCursor {
   try {
     const [ofSort, ofOrder, key, uid, side] = Cursor.parse(JSON.parse(Buffer.from(text, 'base64url').toString('utf8')));
     const fits = ofSort === sort && ofOrder === order && typeof key === (sort === 'sender' ? 'string' : 'number');
@@ -262,7 +262,7 @@ export class EntryReader {
 type Test = (entry: QueuedEntry) => boolean;
 
 /** The states that a filter allows. */
-function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {
+export function statesOf({ state }: EntryFilter): ReadonlySet<EntryState> {
   return new Set(state === undefined || state.length === 0 ? openStates : state);
 }
 

@@ -3,13 +3,14 @@ import type { Entry, NewEntry, Notice } from '../../../core/contracts/queue-entr
 import type {
   ClaimOptions,
   Lease,
+  OpenedRelayQueue,
   PreparedEntry,
-  Quarantined,
-  Recovered,
+  QueueBounds,
+  QueueQuarantine,
   RecoverOptions,
   RelayQueue,
   Settlement,
-} from './relay-queue.js';
+} from '../../../core/contracts/relay-queue-store.js';
 import type {
   EntryFilter,
   EntryPage,
@@ -33,10 +34,11 @@ import { mutateAll, previewAll } from './mutations.js';
 import { recover } from './quarantine.js';
 import { type QueuedEntry, type RecipientTest, versionOf } from './queued-entry.js';
 import { DueSignal, type Picked } from './schedule.js';
-import { type FileRelayQueueInput, type QueueBounds, Upkeep } from './upkeep.js';
+import { type FileRelayQueueInput, Upkeep } from './upkeep.js';
 
 /** The relay queue on the disk of one server, see docs/on-disk.md. */
 export class FileRelayQueue implements OpenedRelayQueue {
+  readonly quarantine: QueueQuarantine;
   readonly #input: FileRelayQueueInput;
   readonly #ledger: Ledger;
   readonly #leases: Leases;
@@ -51,8 +53,14 @@ export class FileRelayQueue implements OpenedRelayQueue {
 
   /** Prefer `openRelayQueue`. */
   constructor(input: FileRelayQueueInput) {
-    const { bodies, clock, loaded, snapshots } = input;
+    const { bodies, clock, loaded, quarantine, snapshots } = input;
     this.#input = input;
+    this.quarantine = {
+      list: () => quarantine.list(),
+      read: (name) => quarantine.read(name),
+      discard: (name) => quarantine.discard(name),
+      recover: async (options) => this.#recover(options),
+    };
     this.#aside = input.aside;
     this.#signal = new DueSignal(clock);
     const ledger = new Ledger({
@@ -226,20 +234,8 @@ export class FileRelayQueue implements OpenedRelayQueue {
     if (!this.#closed) await this.#upkeep.housekeep(now);
   }
 
-  quarantined(): Promise<readonly Quarantined[]> {
-    return this.#input.quarantine.list();
-  }
-
   bound(bounds: QueueBounds): void {
     Object.assign(this.#input.bounds, bounds);
-  }
-
-  openQuarantined(name: string): Promise<Readable> {
-    return this.#input.quarantine.read(name);
-  }
-
-  discardQuarantined(name: string): Promise<void> {
-    return this.#input.quarantine.discard(name);
   }
 
   complaint(): string | undefined {
@@ -276,11 +272,11 @@ export class FileRelayQueue implements OpenedRelayQueue {
     return found.length === 0 ? undefined : found.join(' ');
   }
 
-  figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>> {
-    return { quarantined: this.#input.quarantine.count, aside: this.#aside, damaged: this.#ledger.damagedCount };
+  figures(): ReturnType<OpenedRelayQueue['figures']> {
+    return { quarantined: this.#input.quarantine.count, damaged: this.#ledger.damagedCount };
   }
 
-  recover(options: RecoverOptions): Promise<Recovered> {
+  #recover(options: RecoverOptions): ReturnType<typeof recover> {
     if (this.#closed) throw problem('unavailable', 'The queue is closing.');
     return recover({ ...this.#input, ledger: this.#ledger, acceptance: this.#acceptance }, options);
   }
@@ -305,26 +301,11 @@ export class FileRelayQueue implements OpenedRelayQueue {
   }
 }
 
-function choiceOf(selector: Selector): RecipientTest | undefined {
+export function choiceOf(selector: Selector): RecipientTest | undefined {
   if ('recipients' in selector) {
     const { recipients } = selector;
     return ({ entry, index }) => recipients[entry.uid]?.includes(index) ?? false;
   }
   const filter = 'uids' in selector ? selector.within : selector.filter;
   return filter === undefined ? undefined : recipientTestOf(filter);
-}
-
-/** The queue on disk, with the operations for its owner only. */
-export interface OpenedRelayQueue extends RelayQueue {
-  /** Finder of a delivery target: where a message of the queue is after a crash; null when it is no longer needed. */
-  locate(placement: LinkTarget): Promise<string | null | undefined>;
-  /** Replaces the limits. */
-  bound(bounds: QueueBounds): void;
-  /** Why the queue is degraded; undefined when it is healthy. */
-  complaint(): string | undefined;
-  recover(options: RecoverOptions): Promise<Recovered>;
-  /** Counts of files in quarantine, of journal files set aside, and of entries held because of damage. */
-  figures(): Readonly<Record<'quarantined' | 'aside' | 'damaged', number>>;
-  /** Waits for pending writes. Leases without a result are lost, and tried again. */
-  close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { problem } from '../../../core/problem.js';
 import { type Change, draftOf, finish, type RecipientChange } from './change.js';
 import { performPending } from './mutation.js';
 import { type EntryLease, isOpen, isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
-import type { ClaimOptions, Lease } from './relay-queue.js';
+import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { Picked } from './schedule.js';
 
 /** A lease that this process granted. */

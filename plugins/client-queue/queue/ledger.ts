@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { EntryState, RecordedReply } from '../../../core/contracts/queue-entry.js';
-import type { QueueOutcome, RecipientSettlement, Settlement } from './relay-queue.js';
+import type { QueueOutcome, RecipientSettlement, Settlement } from '../../../core/contracts/relay-queue-store.js';
 import { asStorageProblem, faultCode } from '../../../core/disk/fault.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
@@ -315,7 +315,7 @@ function storageProblem(error: unknown): Error {
 }
 
 /** Outcomes of a change for its recipients; compute them before the change is applied. */
-function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
+export function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
   return (change.recipients ?? []).flatMap((given): readonly QueueOutcome[] => {
     const recipient = entry.recipients[given.index];
     const state = recipient && fateOf(recipient.state, given);

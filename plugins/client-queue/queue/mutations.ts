@@ -72,7 +72,7 @@ export async function mutateAll(
 }
 
 /** Called before the change is applied. */
-function noteHeld(uid: string, { recipients }: Mutated, held: Record<string, readonly number[]>): void {
+export function noteHeld(uid: string, { recipients }: Mutated, held: Record<string, readonly number[]>): void {
   const indexes = recipients.filter(({ state }) => state !== 'held').map(({ index }) => index);
   if (indexes.length > 0) held[uid] = indexes;
 }
@@ -116,7 +116,7 @@ export async function previewAll(
   return { ...reach.counts, sample };
 }
 
-class Reach {
+export class Reach {
   readonly counts = { recipients: 0, messages: 0, otherRecipients: 0 };
 
   /** To be called before the change is applied. */
@@ -125,5 +125,11 @@ class Reach {
     this.counts.recipients += recipients.length;
     this.counts.messages += 1;
     this.counts.otherRecipients += entry.recipients.filter(isOpen).length - recipients.length;
+  }
+
+  merge({ counts: { recipients, messages, otherRecipients } }: Reach): void {
+    this.counts.recipients += recipients;
+    this.counts.messages += messages;
+    this.counts.otherRecipients += otherRecipients;
   }
 }

@@ -3,6 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock } from '../../../core/clock.js';
+import type { OpenedRelayQueue, QueueBounds, QueueQuarantine } from '../../../core/contracts/relay-queue-store.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import { type FileLayer, nodeFiles, readOnlyFiles } from '../../../core/disk/file-layer.js';
 import { makeFolder } from '../../../core/disk/folder.js';
@@ -13,13 +14,13 @@ import type { LinkTarget } from '../../../core/spool/spool.js';
 import { Bodies, shards } from './bodies.js';
 import type { ChangeDeps } from './change.js';
 import { isDamageHold } from './hold-reasons.js';
-import { FileRelayQueue, type OpenedRelayQueue } from './file-relay-queue.js';
+import { FileRelayQueue } from './file-relay-queue.js';
 import { Journal } from './journal.js';
 import { loadEntries } from './loading.js';
 import { Quarantine } from './quarantine.js';
 import { Interned, normalReason } from './queued-entry.js';
 import { snapshotName, Snapshots, unfinishedSnapshotName } from './snapshots.js';
-import { defaultLongestPauseMs, type QueueBounds } from './upkeep.js';
+import { defaultLongestPauseMs } from './upkeep.js';
 
 export interface RelayQueueOptions extends QueueBounds {
   /** Exclusive to the queue: `data/queue`. One process at a time; the lock of the data folder ensures that. */
@@ -56,7 +57,7 @@ const defaults = {
 const unknownFile = 'Unknown file in the queue folder.';
 
 /** Opens the queue. Damage does not stop the start; data of a newer version does. */
-export async function openRelayQueue(options: RelayQueueOptions): Promise<OpenedRelayQueue> {
+export async function openRelayQueue(options: RelayQueueOptions): Promise<FileRelayQueue> {
   const files = options.files ?? nodeFiles;
   const { keepFinishedMs, maxEntries, keepDeadLetterMs = 0, maxPauseMs = defaultLongestPauseMs } = options;
   const { quarantineMs = Infinity, quarantineBytes = Infinity } = options;
@@ -143,7 +144,7 @@ export async function openInTime(
     started,
     open,
     log,
-  }: { readonly started: Promise<void>; readonly open: () => Promise<OpenedRelayQueue>; readonly log: Log },
+  }: { readonly started: Promise<void>; readonly open: () => Promise<FileRelayQueue>; readonly log: Log },
 ): Promise<OpenedRelayQueue> {
   const [snapshots, segments] = await Promise.all([
     bytesOf(folder, (name) => snapshotName.test(name)),
@@ -168,14 +169,20 @@ async function bytesOf(folder: string, isWanted: (name: string) => boolean): Pro
  * recipient is due.
  */
 class OpeningQueue implements OpenedRelayQueue {
-  readonly #opening: Promise<OpenedRelayQueue>;
+  readonly quarantine: QueueQuarantine = {
+    list: async () => this.#now.quarantine.list(),
+    read: async (name) => this.#now.quarantine.read(name),
+    discard: async (name) => this.#now.quarantine.discard(name),
+    recover: async (options) => this.#now.quarantine.recover(options),
+  };
+  readonly #opening: Promise<FileRelayQueue>;
   readonly #dueListeners = new Set<() => void>();
-  #queue: OpenedRelayQueue | undefined;
+  #queue: FileRelayQueue | undefined;
   #failure: string | undefined;
   #bounds: QueueBounds | undefined;
   #begun = false;
 
-  constructor(started: Promise<void>, open: () => Promise<OpenedRelayQueue>, log: Log) {
+  constructor(started: Promise<void>, open: () => Promise<FileRelayQueue>, log: Log) {
     log.info('the queue is large: it is read while mail comes in already');
     this.#opening = started.then(() => {
       this.#begun = true;
@@ -197,7 +204,7 @@ class OpeningQueue implements OpenedRelayQueue {
     }
   }
 
-  get #now(): OpenedRelayQueue {
+  get #now(): FileRelayQueue {
     if (this.#queue !== undefined) return this.#queue;
     const detail = this.complaint() ?? '';
     throw problem('unavailable', { detail, headers: { 'Retry-After': '5' } });
@@ -213,7 +220,7 @@ class OpeningQueue implements OpenedRelayQueue {
   }
 
   /** A message that is no longer needed may reappear this way: the next sweep removes it. */
-  locate(placement: LinkTarget) {
+  locate(placement: LinkTarget): Promise<string | null | undefined> {
     return this.#queue?.locate(placement) ?? findAtTarget(nodeFiles)(placement, Buffer.alloc(0));
   }
 
@@ -261,7 +268,7 @@ class OpeningQueue implements OpenedRelayQueue {
   }
 
   figures() {
-    return this.#queue?.figures() ?? { quarantined: 0, aside: 0, damaged: 0 };
+    return this.#queue?.figures() ?? { quarantined: 0, damaged: 0 };
   }
 
   bound(bounds: QueueBounds): void {
@@ -280,7 +287,7 @@ class OpeningQueue implements OpenedRelayQueue {
 
   settle = async (...given: Parameters<OpenedRelayQueue['settle']>) => this.#now.settle(...given);
   open = async (uid: string) => this.#now.open(uid);
-  bytes = async (uid: string) => this.#now.bytes?.(uid);
+  bytes = async (uid: string) => this.#now.bytes(uid);
   find = async (uid: string) => this.#now.find(uid);
   list = async (...given: Parameters<OpenedRelayQueue['list']>) => this.#now.list(...given);
   count = async (...given: Parameters<OpenedRelayQueue['count']>) => this.#now.count(...given);
@@ -288,10 +295,6 @@ class OpeningQueue implements OpenedRelayQueue {
   mutate = async (...given: Parameters<OpenedRelayQueue['mutate']>) => this.#now.mutate(...given);
   preview = async (...given: Parameters<OpenedRelayQueue['preview']>) => this.#now.preview(...given);
   noticed = async (...given: Parameters<OpenedRelayQueue['noticed']>) => this.#now.noticed(...given);
-  quarantined = async () => this.#now.quarantined();
-  openQuarantined = async (name: string) => this.#now.openQuarantined(name);
-  discardQuarantined = async (name: string) => this.#now.discardQuarantined(name);
-  recover = async (...given: Parameters<OpenedRelayQueue['recover']>) => this.#now.recover(...given);
 }
 
 interface StoppedQueue {

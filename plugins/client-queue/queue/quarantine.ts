@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import { TimeSlice } from '../../../core/concurrency.js';
-import type { Quarantined, Recovered, RecoverOptions } from './relay-queue.js';
+import type { Quarantined, Recovered, RecoverOptions } from '../../../core/contracts/relay-queue-store.js';
 import { writeDurable, writeFileAtomic } from '../../../core/disk/atomic.js';
 import { faultCode, isMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
-import type { ClaimOptions, ClaimSites } from './relay-queue.js';
+import type { ClaimOptions, ClaimSites } from '../../../core/contracts/relay-queue-store.js';
 import { type Due, DueHeap, nowhere } from './due-heap.js';
 import { isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 

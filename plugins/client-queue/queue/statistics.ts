@@ -110,6 +110,7 @@ export class Tally {
   async result(quarantined: number): Promise<QueueStatistics> {
     const byState = Object.fromEntries(entryStates.map((state) => [state, this.#byState.get(state) ?? 0]));
     return {
+      at: this.#now,
       byState: byState as Record<EntryState, number>,
       byDestination: await listOf(
         this.#byDestination,

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import { TimeSlice } from '../../../core/concurrency.js';
+import type { QueueBounds } from '../../../core/contracts/relay-queue-store.js';
 import { isUnwritable } from '../../../core/disk/fault.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import type { Log } from '../../../core/log/log.js';
@@ -302,19 +303,4 @@ export interface FileRelayQueueInput {
   readonly crowded: boolean;
   /** Unreadable journal files, found now or at earlier starts. */
   readonly aside: number;
-}
-
-/** Limits that may change while the queue is open. */
-export interface QueueBounds {
-  /** Milliseconds that finished entries are kept. */
-  readonly keepFinishedMs: number;
-  /** Maximum number of open entries; further ones are refused. */
-  readonly maxEntries: number;
-  /** Milliseconds that mail without a sender to return it to is held after it expired; for ever when 0 or absent. */
-  readonly keepDeadLetterMs?: number;
-  /** Maximum age in milliseconds and maximum bytes of the quarantine. Unlimited when absent. */
-  readonly quarantineMs?: number;
-  readonly quarantineBytes?: number;
-  /** Maximum pause between two attempts: a later time was written by a wrong clock. */
-  readonly maxPauseMs?: number;
 }

@@ -80,6 +80,26 @@ test('a parcel that fails is revoked, and one for an unknown target is refused',
   });
 });
 
+test('a parcel that may not be delivered any more is revoked before its commit', async (t) => {
+  const { pipeline } = pipelineOf();
+  const { target, seen, texts, aborts } = box(new Error('it is committed'));
+  pipeline.deliverTo('site', 'box', target);
+  const local = new PipelineDelivery({ pipeline, spool: await spoolOf(t), clock: systemClock });
+  const parcel = { id: 'q1', reversePath: null, recipients: [{ address: anna, hop }], smtputf8: false, content };
+  const later = [true, false];
+  for (const mayCommit of [
+    () => false,
+    () => Promise.resolve(false),
+    () => Promise.reject(new Error('away')),
+    () => (later.length === 2 ? Promise.resolve(later.shift() ?? false) : (later.shift() ?? false)),
+  ]) {
+    const [asked, revoked] = [texts.length, aborts()];
+    await assert.rejects(local.deliver({ ...parcel, mayCommit }), { problem: 'conflict' });
+    assert.deepEqual([texts.length, aborts()], [asked + 1, revoked + 1]);
+    assert.equal(seen.at(-1)?.mayCommit, mayCommit);
+  }
+});
+
 test('routing asks the routing hooks alone', async (t) => {
   const { pipeline } = pipelineOf();
   pipeline.deliverTo('site', 'box', box().target);

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Lease } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import { clientFailure } from '../../../core/smtp/client/failure.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { DeadHosts } from '../../../plugins/client-queue/delivery/dead-hosts.js';
 import { attemptRemotely } from '../../../plugins/client-queue/delivery/remote-attempt.js';
 import { ReplyClassification } from '../../../plugins/client-queue/delivery/reply-classification.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { newEntry } from '../../support/queue-entries.js';
+import { newEntry } from '../../kit/relay-queue/entries.js';
 
 const nobody = (): never => assert.fail('nobody sends it');
 

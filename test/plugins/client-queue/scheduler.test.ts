@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import type { ClaimOptions, Lease } from '../../../plugins/client-queue/queue/relay-queue.js';
+import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { RecordedControl } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Scheduler } from '../../../plugins/client-queue/delivery/scheduler.js';
@@ -9,7 +9,7 @@ import { SitePace } from '../../../plugins/client-queue/delivery/site-pace.js';
 import type { AttemptResult } from '../../../plugins/client-queue/delivery/attempt-result.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { HandClock } from '../../support/hand-clock.js';
-import { newEntry } from '../../support/queue-entries.js';
+import { newEntry } from '../../kit/relay-queue/entries.js';
 
 const nothing: RecordedControl = {
   destination: 'site:mx',

@@ -8,6 +8,7 @@ const count = 200_000;
 test('an answer shows the destinations with the most mail, and counts all of them', () => {
   const row = { total: 1, ages: [1], oldest: 0, active: 0, lastReply: null };
   const statistics: QueueStatistics = {
+    at: 0,
     byState: { queued: count, active: 0, deferred: 0, held: 0, delivered: 0, bounced: 0, expired: 0, deleted: 0 },
     byDestination: Array.from({ length: count }, (_, number) => ({ ...row, destination: `domain-${number}.example` })),
     ageLimits: [],

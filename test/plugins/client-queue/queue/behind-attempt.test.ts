@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
+import { claiming, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
 import { fileQueueFixture } from './queue-fixture.js';
 
 /** An entry of which one recipient is in flight, and two others wait. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { HandClock } from '../../../support/hand-clock.js';
-import { claiming, newEntry, settlement, type EntryWishes } from '../../../support/queue-entries.js';
+import { claiming, newEntry, settlement, type EntryWishes } from '../../../kit/relay-queue/entries.js';
 import { fileQueueFixture } from './queue-fixture.js';
 
 const year = 365 * 86_400_000;

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { isProblem, isStartError } from '../../../../core/problem.js';
-import { claiming, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/fixture.js';
+import { claiming, settlement } from '../../../kit/relay-queue/entries.js';
+import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
 import { until } from '../../../support/until.js';
 import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
@@ -30,7 +30,7 @@ async function snapshotsOf({ folder }: FileQueueFixture): Promise<readonly strin
 /** No message is lost: each has its entry, or lies in quarantine with a reason. */
 async function holdTo(fixture: FileQueueFixture, uids: readonly string[]): Promise<{ kept: number; aside: number }> {
   await fixture.queue.housekeep(fixture.clock.now());
-  const quarantined = await fixture.queue.quarantined();
+  const quarantined = await fixture.queue.quarantine.list();
   let kept = 0;
   for (const uid of uids) {
     const entry = await fixture.queue.find(uid);
@@ -83,7 +83,7 @@ test('a damaged line of the snapshot costs its entry, whose message is set aside
   await writeFile(path, bytes);
   await fixture.afterCrash();
   assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length - 1, aside: 1 });
-  assert.ok((await fixture.queue.quarantined()).some(({ reason }) => /snapshot/.test(reason)));
+  assert.ok((await fixture.queue.quarantine.list()).some(({ reason }) => /snapshot/.test(reason)));
   await fixture.afterCrash();
   assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length - 1, aside: 1 }, 'the next start finds it whole');
 });
@@ -158,7 +158,7 @@ test('a message that is missing or damaged holds its entry, and what is left is 
     leases.map(({ uid }) => uid),
     [whole.uid],
   );
-  assert.equal((await fixture.queue.quarantined()).length, 1);
+  assert.equal((await fixture.queue.quarantine.list()).length, 1);
 });
 
 test('what is none of our files is set aside with a reason, links unfollowed, and nothing is removed', async (t) => {
@@ -174,7 +174,7 @@ test('what is none of our files is set aside with a reason, links unfollowed, an
   await writeFile(join(folder, '2', 'zero.eml'), '');
   await fixture.afterCrash();
   await fixture.queue.housekeep(fixture.clock.now());
-  const found = await fixture.queue.quarantined();
+  const found = await fixture.queue.quarantine.list();
   assert.equal(found.length, 5);
   assert.ok(found.every(({ reason, at }) => reason.length > 10 && at > 0));
   const names = await readdir(join(folder, 'quarantine'));

@@ -6,7 +6,7 @@ import { isProblem } from '../../../../core/problem.js';
 import { PageSelection } from '../../../../plugins/client-queue/queue/entry-list.js';
 import type { QueuedEntry } from '../../../../plugins/client-queue/queue/queued-entry.js';
 import { acceptEntry } from '../../../../plugins/client-queue/queue/stored-entry.js';
-import { newEntry } from '../../../support/queue-entries.js';
+import { newEntry } from '../../../kit/relay-queue/entries.js';
 
 const fixture = { intern: (text: string) => text, reasonOf: () => '' };
 

@@ -1,4 +1,5 @@
-import { relayQueueContract } from '../../../support/relay-queue-contract.js';
+import { test } from 'node:test';
+import { relayQueueContract } from '../../../kit/relay-queue/contract.js';
 import { fileQueueFixture } from './queue-fixture.js';
 
-relayQueueContract(fileQueueFixture);
+relayQueueContract(test, fileQueueFixture);

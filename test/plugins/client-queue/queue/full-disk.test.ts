@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
-import { claiming, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/fixture.js';
+import { claiming, settlement } from '../../../kit/relay-queue/entries.js';
+import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
 import { bodiesOf, fileQueueFixture } from './queue-fixture.js';
 
 const isFull = (error: unknown): boolean => isProblem(error) && error.problem === 'storage-full';

@@ -4,8 +4,8 @@ import { text } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
 import { openSpool } from '../../../../core/spool/file-spool.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
-import { newEntry, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/fixture.js';
+import { newEntry, settlement } from '../../../kit/relay-queue/entries.js';
+import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
 import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
 const inLog = { durability: 'log', checkpointMs: 1e9, checkpointBytes: 1e9 } as const;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { claiming, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf } from '../../../support/relay-queue/fixture.js';
+import { claiming, settlement } from '../../../kit/relay-queue/entries.js';
+import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
 import { until } from '../../../support/until.js';
 import { fileQueueFixture } from './queue-fixture.js';
 

@@ -5,7 +5,7 @@ import { test, type TestContext } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
 import { openInTime } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
-import { claiming, newEntry } from '../../../support/queue-entries.js';
+import { claiming, newEntry } from '../../../kit/relay-queue/entries.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { fileQueueFixture } from './queue-fixture.js';
 

@@ -55,7 +55,7 @@ export async function accountFor(data: string, durability: Durability, said: Sai
     }
   }
   // What had come and was not accepted yet is set aside.
-  for (const { name, uid, reason } of await queue.quarantined()) {
+  for (const { name, uid, reason } of await queue.quarantine.list()) {
     assert.match(reason, /ended before it accepted/, sentences.join('\n'));
     assert.ok(uid !== undefined && !said.accepted.has(uid), name);
   }

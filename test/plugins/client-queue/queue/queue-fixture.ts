@@ -5,28 +5,29 @@ import { openSpool, type FileSpool, type SpoolOptions } from '../../../../core/s
 import type { FileLayer } from '../../../../core/disk/file-layer.js';
 import type { SpooledMessage } from '../../../../core/spool/spool.js';
 import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
-import type { OpenedRelayQueue } from '../../../../plugins/client-queue/queue/file-relay-queue.js';
+import type { FileRelayQueue } from '../../../../plugins/client-queue/queue/file-relay-queue.js';
 import { openRelayQueue, type RelayQueueOptions } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { HandClock } from '../../../support/hand-clock.js';
-import type { QueueFixture } from '../../../support/relay-queue/fixture.js';
+import type { QueueHarness } from '../../../kit/relay-queue/harness.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 
 const returnPath = Buffer.from('Return-Path: <sender@home.example>\r\n');
 const trace = Buffer.from('Received: from a by b;\r\n\tSat, 21 Nov 2026 00:00:00 +0000\r\n');
 
-export interface FileQueueFixture extends QueueFixture {
-  queue: OpenedRelayQueue;
+export interface FileQueueFixture extends QueueHarness {
+  queue: FileRelayQueue;
   readonly folder: string;
   readonly files: FaultyFiles;
   readonly spool: FileSpool;
   readonly sentences: readonly string[];
+  message(body?: string): Promise<SpooledMessage>;
   readonly options: RelayQueueOptions;
-  reopen(options?: Partial<RelayQueueOptions>): Promise<OpenedRelayQueue>;
+  reopen(options?: Partial<RelayQueueOptions>): Promise<FileRelayQueue>;
   /** Opens it again as if the process had died: nobody has said goodbye. */
-  afterCrash(options?: Partial<RelayQueueOptions>): Promise<OpenedRelayQueue>;
+  afterCrash(options?: Partial<RelayQueueOptions>): Promise<FileRelayQueue>;
 }
 
 export async function fileQueueFixture(
@@ -54,9 +55,9 @@ export async function fileQueueFixture(
   };
   const spool = await openSpool(join(root, 'spool'), { log, reserveBytes: 0, ...spoolWishes });
   await spool.recover();
-  const opened = new Set<OpenedRelayQueue>();
+  const opened = new Set<FileRelayQueue>();
   let kill = (): Promise<void> => Promise.resolve();
-  const open = async (changed: Partial<RelayQueueOptions> = {}): Promise<OpenedRelayQueue> => {
+  const open = async (changed: Partial<RelayQueueOptions> = {}): Promise<FileRelayQueue> => {
     const mortal = mortalFiles(changed.files ?? files);
     kill = mortal.kill;
     const queue = await openRelayQueue({ ...options, ...changed, files: mortal.files });

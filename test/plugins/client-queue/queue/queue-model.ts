@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { EntryState } from '../../../../core/contracts/queue-entry.js';
-import type { Lease } from '../../../../plugins/client-queue/queue/relay-queue.js';
-import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
+import type { Lease } from '../../../../core/contracts/relay-queue-store.js';
+import { claiming, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
 import type { FileQueueFixture } from './queue-fixture.js';
 
 interface ModelRecipient {

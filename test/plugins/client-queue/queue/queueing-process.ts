@@ -9,7 +9,7 @@ import { systemClock } from '../../../../core/clock.js';
 import { openSpool } from '../../../../core/spool/file-spool.js';
 import { openRelayQueue } from '../../../../plugins/client-queue/queue/open-relay-queue.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
-import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
+import { claiming, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
 
 const [data = '', durability = 'file', first = '0', count = '20'] = process.argv.slice(2);
 const { log } = rememberingLog();

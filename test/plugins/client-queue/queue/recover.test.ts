@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { shards } from '../../../../plugins/client-queue/queue/bodies.js';
-import { accept, claimOne, entryOf, isThe } from '../../../support/relay-queue/fixture.js';
-import { settlement } from '../../../support/queue-entries.js';
+import { accept, claimOne, entryOf, isThe } from '../../../kit/relay-queue/harness.js';
+import { settlement } from '../../../kit/relay-queue/entries.js';
 import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
 const body = 'Subject: hello\r\n\r\nA line.\r\n';
@@ -32,14 +32,14 @@ for (const [title, durability, message] of [
     // Until the log has brought it to its place.
     while ((await bodiesOf(fixture.folder)).length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
     await withoutJournal(fixture);
-    const [aside] = await fixture.queue.quarantined();
+    const [aside] = await fixture.queue.quarantine.list();
     assert.equal(aside?.uid, accepted.uid);
-    const content = await text(await fixture.queue.openQuarantined(aside.name));
+    const content = await text(await fixture.queue.quarantine.read(aside.name));
     assert.ok(content.startsWith('Return-Path: '), 'the message alone, for whoever downloads it');
-    const dry = await fixture.queue.recover({ dryRun: true });
-    assert.deepEqual([dry.recovered, (await fixture.queue.quarantined()).length], [1, 1]);
-    assert.deepEqual(await fixture.queue.recover({}), { recovered: 1, uids: [accepted.uid], left: [] });
-    assert.deepEqual(await fixture.queue.quarantined(), []);
+    const dry = await fixture.queue.quarantine.recover({ dryRun: true });
+    assert.deepEqual([dry.recovered, (await fixture.queue.quarantine.list()).length], [1, 1]);
+    assert.deepEqual(await fixture.queue.quarantine.recover({}), { recovered: 1, uids: [accepted.uid], left: [] });
+    assert.deepEqual(await fixture.queue.quarantine.list(), []);
     const check = async (): Promise<void> => {
       const entry = await entryOf(fixture.queue, accepted.uid);
       assert.deepEqual(
@@ -76,16 +76,16 @@ test('what cannot be an entry stays in quarantine, with the reason', async (t) =
   await writeFile(join(folder, changed), bytes);
   await writeFile(join(folder, `${nameless}.reason`), JSON.stringify({ reason: 'x', at: 1 }));
   await writeFile(join(folder, '01m84a2kjt0000gt06y0-notes.txt'), 'mine');
-  await fixture.queue.recover({ names: [await nameOf(known.uid)] });
-  const { recovered, left } = await fixture.queue.recover({});
+  await fixture.queue.quarantine.recover({ names: [await nameOf(known.uid)] });
+  const { recovered, left } = await fixture.queue.quarantine.recover({});
   assert.equal(recovered, 1);
   const reasons = new Map(left.map(({ name, reason }) => [name, reason]));
   assert.match(reasons.get(cut) ?? '', /damaged/);
   assert.match(reasons.get(changed) ?? '', /damaged/);
   assert.match(reasons.get(nameless) ?? '', /envelope is not known/);
   assert.match(reasons.get('01m84a2kjt0000gt06y0-notes.txt') ?? '', /no message/);
-  assert.match((await fixture.queue.recover({ names: ['gone'] })).left[0]?.reason ?? '', /no such file/);
-  assert.equal((await fixture.queue.quarantined()).length, 4);
+  assert.match((await fixture.queue.quarantine.recover({ names: ['gone'] })).left[0]?.reason ?? '', /no such file/);
+  assert.equal((await fixture.queue.quarantine.list()).length, 4);
 });
 
 test('a disk that refuses the entry leaves the message in quarantine', async (t) => {
@@ -93,10 +93,10 @@ test('a disk that refuses the entry leaves the message in quarantine', async (t)
   await accept(fixture);
   await withoutJournal(fixture);
   fixture.files.order({ call: 'fdatasync', code: 'ENOSPC' });
-  const refused = await fixture.queue.recover({});
+  const refused = await fixture.queue.quarantine.recover({});
   assert.deepEqual([refused.recovered, refused.left.length], [0, 1]);
   fixture.files.order();
-  assert.equal((await fixture.queue.quarantined()).length, 1);
+  assert.equal((await fixture.queue.quarantine.list()).length, 1);
 });
 
 test('a changed byte is noticed as the message is read; an entry without a checksum, of an older version, is read as it is', async (t) => {

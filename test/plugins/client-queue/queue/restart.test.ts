@@ -4,8 +4,8 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { claiming, newEntry, settlement } from '../../../support/queue-entries.js';
-import { accept, claimOne, entryOf, isThe } from '../../../support/relay-queue/fixture.js';
+import { claiming, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
+import { accept, claimOne, entryOf, isThe } from '../../../kit/relay-queue/harness.js';
 import { bodiesOf, fileQueueFixture, type FileQueueFixture } from './queue-fixture.js';
 
 test('what was accepted is there when the process has died', async (t) => {
@@ -176,7 +176,7 @@ test('a message without an entry is set aside when the queue is looked through, 
   await fixture.afterCrash();
   await fixture.queue.housekeep(fixture.clock.now());
   assert.deepEqual(await bodiesOf(fixture.folder), [uid]);
-  const [aside, ...others] = await fixture.queue.quarantined();
+  const [aside, ...others] = await fixture.queue.quarantine.list();
   assert.match(aside?.reason ?? '', /ended before it accepted/);
   assert.deepEqual(others, []);
 });

@@ -5,7 +5,7 @@ import type { NewEntry } from '../../../../core/contracts/queue-entry.js';
 import { headerTexts } from '../../../../plugins/client-queue/queue/envelope.js';
 import { acceptEntry } from '../../../../plugins/client-queue/queue/stored-entry.js';
 import { mentions } from '../../../../plugins/client-queue/queue/entry-list.js';
-import { newEntry, reply } from '../../../support/queue-entries.js';
+import { newEntry, reply } from '../../../kit/relay-queue/entries.js';
 
 const fixture = { intern: (text: string) => text, reasonOf: () => '' };
 const entryOf = (wishes: Partial<NewEntry>) =>

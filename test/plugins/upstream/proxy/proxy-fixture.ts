@@ -1,7 +1,7 @@
 import { provide, type ProvidedService } from '../../../../core/contracts/service.js';
 import { systemClock } from '../../../../core/clock.js';
 import { relayQueue } from '../../../../core/contracts/relay-queue.js';
-import type { RelayQueue } from '../../../../plugins/client-queue/queue/relay-queue.js';
+import type { RelayQueue } from '../../../../core/contracts/relay-queue-store.js';
 import type { ListenerMode } from '../../../../core/pipeline/transaction.js';
 import { reject, route } from '../../../../core/pipeline/verdict.js';
 import { proxy } from '../../../../plugins/upstream/proxy/index.js';

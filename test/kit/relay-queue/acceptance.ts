@@ -1,25 +1,34 @@
 import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
-import { test } from 'node:test';
-import { claiming, newEntry, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixture.js';
+import { claiming, newEntry, settlement } from './entries.js';
+import {
+  accept,
+  claimOne,
+  entryOf,
+  isThe,
+  messageOf,
+  nextDueOf,
+  sizeOf,
+  type OpenQueueHarness,
+  type TestRegistrar,
+} from './harness.js';
 
 /** How mail comes in. */
-export function acceptance(open: OpenQueueFixture): void {
+export function acceptance(test: TestRegistrar, open: OpenQueueHarness): void {
   test('an entry is there from its commit on, with its message from the first trace header field', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
+    const harness = await open(t);
+    const { queue, clock } = harness;
     const entry = newEntry(clock.now(), { to: ['a@one.example', 'b@two.example'], ret: 'hdrs', envelopeId: 'x' });
-    const message = await fixture.message('Subject: hello\r\n\r\nA line.\r\n');
+    const message = await messageOf(harness, 'Subject: hello\r\n\r\nA line.\r\n');
     const prepared = await queue.prepare(entry, message);
-    assert.equal(queue.size, 0);
+    assert.equal(await sizeOf(harness), 0);
     assert.equal(await queue.find(entry.uid), undefined);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);
     await prepared.commit();
     prepared.release();
     await message.release();
     const found = await entryOf(queue, entry.uid);
-    assert.equal(queue.size, 1);
+    assert.equal(await sizeOf(harness), 1);
     assert.equal(found.state, 'queued');
     assert.deepEqual(found.accepted, { ...entry, size: found.size });
     assert.deepEqual(
@@ -34,66 +43,67 @@ export function acceptance(open: OpenQueueFixture): void {
   });
 
   test('an entry is not claimed before it is released, and then at once', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const woken: number[] = [];
-    queue.onDue(() => woken.push(clock.now()));
-    const prepared = await queue.prepare(newEntry(clock.now()), await fixture.message());
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const prepared = await queue.prepare(newEntry(clock.now()), await messageOf(harness));
     await prepared.commit();
-    assert.equal(queue.nextDue(), null);
+    assert.equal(await nextDueOf(harness), null);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);
-    assert.equal(woken.length, 0);
+    const woken = new Promise<void>((resolve) => queue.onDue(resolve));
     prepared.release();
-    assert.equal(woken.length, 1);
+    await woken;
     assert.equal((await queue.claim(claiming(clock.now()))).length, 1);
   });
 
   test('what is revoked before or after its commit leaves nothing', async (t) => {
-    const fixture = await open(t);
+    const harness = await open(t);
     for (const commits of [false, true]) {
-      const entry = newEntry(fixture.clock.now());
-      const prepared = await fixture.queue.prepare(entry, await fixture.message());
+      const entry = newEntry(harness.clock.now());
+      const prepared = await harness.queue.prepare(entry, await messageOf(harness));
       if (commits) await prepared.commit();
       await prepared.abort();
       await prepared.abort();
-      assert.equal(await fixture.queue.find(entry.uid), undefined);
-      await assert.rejects(fixture.queue.open(entry.uid), isThe('not-found'));
+      assert.equal(await harness.queue.find(entry.uid), undefined);
+      await assert.rejects(harness.queue.open(entry.uid), isThe('not-found'));
     }
-    assert.deepEqual(await fixture.queue.claim(claiming(fixture.clock.now())), []);
-    assert.equal((await fixture.reopen()).size, 0);
+    assert.deepEqual(await harness.queue.claim(claiming(harness.clock.now())), []);
+    await harness.reopen();
+    assert.equal(await sizeOf(harness), 0);
   });
 
   test('a uid is used once, whether its entry is coming, open or finished', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
+    const harness = await open(t);
+    const { queue, clock } = harness;
     const entry = newEntry(clock.now());
-    const prepared = await queue.prepare(entry, await fixture.message());
-    const again = async () => queue.prepare(entry, await fixture.message());
+    const prepared = await queue.prepare(entry, await messageOf(harness));
+    const again = async () => queue.prepare(entry, await messageOf(harness));
     await assert.rejects(again(), isThe('unavailable'), 'nobody knows yet whether it will be one');
     await prepared.commit();
     prepared.release();
     await assert.rejects(again(), isThe('conflict'));
-    const lease = await claimOne(fixture);
+    const lease = await claimOne(harness);
     await queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));
     await assert.rejects(again(), isThe('conflict'));
   });
 
   test('a full queue takes nothing, and takes again when something has left', async (t) => {
-    const fixture = await open(t, { maxEntries: 1 });
-    const { uid } = await accept(fixture);
-    await assert.rejects(accept(fixture), isThe('unavailable'));
-    await fixture.queue.mutate({ uids: [uid] }, { operation: 'delete' }, fixture.clock.now());
-    await accept(fixture);
-    assert.equal(fixture.queue.size, 1);
+    const harness = await open(t, { maxEntries: 1 });
+    const { uid } = await accept(harness);
+    assert.equal(await sizeOf(harness), 1);
+    await assert.rejects(accept(harness), isThe('unavailable'));
+    await harness.queue.mutate({ uids: [uid] }, { operation: 'delete' }, harness.clock.now());
+    assert.equal(await sizeOf(harness), 0);
+    await accept(harness);
+    assert.equal(await sizeOf(harness), 1);
   });
 
   test('an entry may be held from the beginning, or wait for its first attempt', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const held = await accept(fixture, { hold: 'looked at first' });
-    await accept(fixture, { nextAttempt: clock.now() + 60_000 });
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const held = await accept(harness, { hold: 'looked at first' });
+    await accept(harness, { nextAttempt: clock.now() + 60_000 });
     assert.equal((await entryOf(queue, held.uid)).hold, 'looked at first');
-    assert.equal(queue.nextDue(), clock.now() + 60_000);
+    assert.equal(await nextDueOf(harness), clock.now() + 60_000);
     assert.deepEqual(await queue.claim(claiming(clock.now())), []);
     clock.advance(60);
     assert.equal((await queue.claim(claiming(clock.now()))).length, 1);

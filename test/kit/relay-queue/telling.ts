@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import type { QueueOutcome, RelayQueue } from '../../../plugins/client-queue/queue/relay-queue.js';
-import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, type OpenQueueFixture } from './fixture.js';
+import type { QueueOutcome, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
+import { claiming, settlement } from './entries.js';
+import { accept, claimOne, entryOf, type OpenQueueHarness, type TestRegistrar } from './harness.js';
 
 /** Notes what is told, and in which state the entry is then. */
 function listening(queue: RelayQueue) {
@@ -14,13 +13,13 @@ const brief = ({ address, state, attempts, reply }: QueueOutcome): string =>
   [address.charAt(0), state, attempts, ...(reply === null ? [] : [reply.code])].join(' ');
 
 /** Who is told of what. */
-export function telling(open: OpenQueueFixture): void {
+export function telling(test: TestRegistrar, open: OpenQueueHarness): void {
   test('the outcome of a recipient is emitted once for each attempt', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
+    const harness = await open(t);
+    const { queue, clock } = harness;
     const { told, undo } = listening(queue);
-    const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example'], envelopeId: 'mine' });
-    const first = await claimOne(fixture);
+    const { uid } = await accept(harness, { to: ['a@one.example', 'b@one.example'], envelopeId: 'mine' });
+    const first = await claimOne(harness);
     const at = clock.now();
     const { attempt, results } = settlement(first, 'deferred', { at });
     const [a, b] = results;
@@ -34,21 +33,21 @@ export function telling(open: OpenQueueFixture): void {
     assert.deepEqual([told[0]?.uid, told[0]?.sender, told[0]?.at], [uid, 'sender@home.example', at]);
     assert.equal(told[0]?.accepted().envelopeId, 'mine');
     clock.advance(300);
-    const second = await claimOne(fixture);
+    const second = await claimOne(harness);
     await queue.settle(second, settlement(second, 'delivered', { at: clock.now() }));
     assert.deepEqual(told.slice(2).map(brief), ['b delivered 2 250']);
     undo();
-    const other = await accept(fixture);
+    const other = await accept(harness);
     await queue.mutate({ uids: [other.uid] }, { operation: 'delete' }, clock.now());
     assert.equal(told.length, 3);
   });
 
   test('a returned lease, a retry and a release emit no outcome', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const { uid } = await accept(fixture);
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
     const { told } = listening(queue);
-    await queue.settle(await claimOne(fixture), { results: [] });
+    await queue.settle(await claimOne(harness), { results: [] });
     await queue.mutate({ uids: [uid] }, { operation: 'retry' }, clock.now());
     assert.equal(told.length, 0);
     await queue.mutate({ uids: [uid] }, { operation: 'hold', reason: 'wait' }, clock.now());
@@ -59,30 +58,30 @@ export function telling(open: OpenQueueFixture): void {
   });
 
   test('an end by an operator or by age is emitted as well', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
+    const harness = await open(t);
+    const { queue, clock } = harness;
     const { told } = listening(queue);
-    const bounced = await accept(fixture, { to: ['b@one.example'] });
-    const deleted = await accept(fixture, { to: ['d@one.example'] });
+    const bounced = await accept(harness, { to: ['b@one.example'] });
+    const deleted = await accept(harness, { to: ['d@one.example'] });
     await queue.mutate({ uids: [bounced.uid] }, { operation: 'bounce', reason: 'No' }, clock.now());
     await queue.mutate({ uids: [deleted.uid] }, { operation: 'delete' }, clock.now());
     await queue.mutate({ uids: [deleted.uid] }, { operation: 'delete' }, clock.now());
     assert.deepEqual(told.splice(0).map(brief), ['b bounced 0 554', 'd deleted 0']);
 
-    await accept(fixture, { to: ['old@one.example'], expiresAt: clock.now() + 10_000 });
+    await accept(harness, { to: ['old@one.example'], expiresAt: clock.now() + 10_000 });
     clock.advance(20);
-    const lease = await claimOne(fixture);
+    const lease = await claimOne(harness);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     await queue.housekeep(clock.now());
     assert.deepEqual(told.map(brief), ['o deferred 1 451', 'o expired 1 451']);
   });
 
   test('an operation that waits for the end of an attempt is emitted together with it', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const { uid } = await accept(fixture);
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
     const { told } = listening(queue);
-    const lease = await claimOne(fixture);
+    const lease = await claimOne(harness);
     await queue.mutate({ uids: [uid] }, { operation: 'bounce', reason: 'No' }, clock.now());
     assert.deepEqual(told, []);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
@@ -90,12 +89,12 @@ export function telling(open: OpenQueueFixture): void {
   });
 
   test('an outcome is durable when it is emitted, and a second settlement of a lease is ignored', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const { uid } = await accept(fixture);
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
     const states: Promise<string>[] = [];
     queue.onOutcome(() => states.push(entryOf(queue, uid).then(({ state }) => state)));
-    const lease = await claimOne(fixture);
+    const lease = await claimOne(harness);
     const settled = settlement(lease, 'delivered', { at: clock.now() });
     await queue.settle(lease, settled);
     await assert.rejects(queue.settle(lease, settled));

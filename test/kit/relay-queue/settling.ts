@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
-import { test } from 'node:test';
-import { claiming, settlement } from '../queue-entries.js';
-import { accept, claimOne, entryOf, isThe, type OpenQueueFixture } from './fixture.js';
+import { claiming, settlement } from './entries.js';
+import { accept, claimOne, entryOf, isThe, sizeOf, type OpenQueueHarness, type TestRegistrar } from './harness.js';
 
 /** What becomes of what was tried. */
-export function settling(open: OpenQueueFixture): void {
+export function settling(test: TestRegistrar, open: OpenQueueHarness): void {
   test('each recipient ends separately, and the entry is open until the last one has ended', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const { uid } = await accept(fixture, { to: ['a@one.example', 'b@one.example', 'c@one.example'] });
-    const first = await claimOne(fixture);
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness, { to: ['a@one.example', 'b@one.example', 'c@one.example'] });
+    const first = await claimOne(harness);
     const at = clock.now();
     const mixed = settlement(first, 'delivered', { at });
     const [a, b] = mixed.results;
@@ -29,36 +28,36 @@ export function settling(open: OpenQueueFixture): void {
       ],
     );
     assert.equal(entry.state, 'deferred');
-    const second = await claimOne(fixture);
+    const second = await claimOne(harness);
     assert.deepEqual(
       second.recipients.map(({ address }) => address),
       ['c@one.example'],
     );
     await queue.settle(second, settlement(second, 'delivered', { at }));
     clock.advance(60);
-    const third = await claimOne(fixture);
+    const third = await claimOne(harness);
     await queue.settle(third, settlement(third, 'delivered', { at: clock.now() }));
     entry = await entryOf(queue, uid);
     assert.deepEqual([entry.state, entry.hasMessage, entry.nextAttempt], ['delivered', false, null]);
     assert.equal(entry.history.length, 3);
-    assert.equal(queue.size, 0);
+    assert.equal(await sizeOf(harness), 0);
     await assert.rejects(queue.settle(third, { results: [] }), isThe('conflict'));
   });
 
   test('a returned lease is due as before, and counts no attempt', async (t) => {
-    const fixture = await open(t);
-    const { uid } = await accept(fixture);
-    await fixture.queue.settle(await claimOne(fixture), { results: [] });
-    const entry = await entryOf(fixture.queue, uid);
+    const harness = await open(t);
+    const { uid } = await accept(harness);
+    await harness.queue.settle(await claimOne(harness), { results: [] });
+    const entry = await entryOf(harness.queue, uid);
     assert.deepEqual([entry.state, entry.attempts, entry.history], ['queued', 0, []]);
-    await claimOne(fixture);
+    await claimOne(harness);
   });
 
   test('a notice is pending until it is on its way, and the message stays so long', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const { uid } = await accept(fixture);
-    const lease = await claimOne(fixture);
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
+    const lease = await claimOne(harness);
     await queue.settle(lease, settlement(lease, 'bounced', { at: clock.now() }));
     const [pending] = await queue.notices(10);
     assert.deepEqual([pending?.entry.uid, pending?.notice.kind], [uid, 'failed']);
@@ -71,10 +70,10 @@ export function settling(open: OpenQueueFixture): void {
   });
 
   test('notices that stay are given in turn, those of an entry together, and leave together', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
+    const harness = await open(t);
+    const { queue, clock } = harness;
     const uids: string[] = [];
-    for (let n = 0; n < 3; n += 1) uids.push((await accept(fixture, { to: ['a@one.example', 'b@two.example'] })).uid);
+    for (let n = 0; n < 3; n += 1) uids.push((await accept(harness, { to: ['a@one.example', 'b@two.example'] })).uid);
     for (const lease of await queue.claim(claiming(clock.now()))) {
       await queue.settle(lease, settlement(lease, 'bounced', { at: clock.now() }));
     }
@@ -93,11 +92,11 @@ export function settling(open: OpenQueueFixture): void {
   });
 
   test('of many attempts the newest are remembered', async (t) => {
-    const fixture = await open(t);
-    const { queue, clock } = fixture;
-    const { uid } = await accept(fixture);
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
     for (let n = 1; n <= 25; n++) {
-      const lease = await claimOne(fixture);
+      const lease = await claimOne(harness);
       await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now(), text: `try ${n}` }));
       clock.advance(300);
     }
@@ -105,15 +104,15 @@ export function settling(open: OpenQueueFixture): void {
     assert.equal(attempts, 25);
     assert.ok(history.length < 25 && history.length > 1);
     assert.equal(history.at(-1)?.reply?.text, 'try 25');
-    assert.deepEqual((await entryOf(await fixture.reopen(), uid)).history, history);
+    assert.deepEqual((await entryOf(await harness.reopen(), uid)).history, history);
   });
 
   test('a recipient may be held with a reason', async (t) => {
-    const fixture = await open(t);
-    const { uid } = await accept(fixture);
-    const lease = await claimOne(fixture);
-    await fixture.queue.settle(lease, { results: [{ index: 0, state: 'held', reply: null, hold: 'policy' }] });
-    const { state, hold } = await entryOf(fixture.queue, uid);
+    const harness = await open(t);
+    const { uid } = await accept(harness);
+    const lease = await claimOne(harness);
+    await harness.queue.settle(lease, { results: [{ index: 0, state: 'held', reply: null, hold: 'policy' }] });
+    const { state, hold } = await entryOf(harness.queue, uid);
     assert.deepEqual({ state, hold }, { state: 'held', hold: 'policy' });
   });
 }

@@ -1,6 +1,6 @@
-import type { NewEntry, NewRecipient, RecordedReply } from '../../core/contracts/queue-entry.js';
-import type { ClaimOptions, Lease, Settlement } from '../../plugins/client-queue/queue/relay-queue.js';
-import { uniqueId } from '../../core/disk/id.js';
+import type { NewEntry, NewRecipient, RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { ClaimOptions, Lease, Settlement } from '../../../core/contracts/relay-queue-store.js';
+import { uniqueId } from '../../../core/disk/id.js';
 
 export interface EntryWishes extends Partial<Omit<NewEntry, 'recipients'>> {
   /** Addresses, or recipients; the destination of an address is its domain. */

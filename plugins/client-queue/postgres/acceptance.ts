@@ -1,0 +1,322 @@
+import { buffer } from 'node:stream/consumers';
+import { LRUCache } from 'lru-cache';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import { uniqueId } from '../../../core/disk/id.js';
+import type { Log } from '../../../core/log/log.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type { SpooledMessage } from '../../../core/spool/spool.js';
+import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
+import { normalReason } from '../queue/queued-entry.js';
+import { Batches } from './batches.js';
+import { envelopeText, lanes, numberOf, replyColumns, searchable, turned } from './entry-rows.js';
+import type { Turns } from './turns.js';
+
+/** Larger messages are written in parts before their entry. */
+const partBytes = 256 * 1024;
+const together = 64;
+const bytesTogether = 4 * 1024 * 1024;
+const firstPauseMs = 100;
+const longestPauseMs = 2000;
+
+interface AcceptanceInput {
+  readonly cluster: Cluster;
+  readonly log: Log;
+  readonly maxEntries: () => number;
+  readonly size: () => number;
+  /** A message waits so long for a database that is away. Milliseconds. */
+  readonly patienceMs: number;
+  readonly turns: Turns;
+  /** Its recipients may be claimed; the lane is written with the next claim. */
+  readonly released: (entry: NewEntry) => void;
+  readonly counted: (change: number) => void;
+}
+
+interface Accepting {
+  readonly entry: NewEntry;
+  /** The whole message, when it is small; else its parts are there. */
+  readonly content: Buffer | undefined;
+  /** Tells this entry from another one with its uid. */
+  readonly birth: string;
+}
+
+type Accepted = 'new' | 'taken' | 'withdrawn';
+
+/** Takes mail in: 250 may be sent when the transaction with the entry has committed. */
+export class Acceptance {
+  readonly #input: AcceptanceInput;
+  readonly #preparing = new Set<string>();
+  readonly #recent = new LRUCache<string, true>({ max: 10_000 });
+  readonly #batches: Batches<Accepting, Accepted>;
+  /** Of commits without an answer: not to be delivered when they turn out to have happened. */
+  readonly #doubtful = new Map<string, string>();
+
+  constructor(input: AcceptanceInput) {
+    this.#input = input;
+    this.#batches = new Batches<Accepting, Accepted>({
+      concurrent: 2,
+      mostItems: together,
+      mostWeight: bytesTogether,
+      weightOf: ({ content }) => content?.length ?? 0,
+      run: (items) => this.#write(items),
+    });
+  }
+
+  async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
+    const { uid } = given;
+    if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
+    if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
+      throw problem('unavailable', 'The queue is full; try again later.');
+    }
+    // Another node may know it: then the commit says so.
+    if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
+    if (this.#preparing.has(uid)) throw problem('unavailable', 'It is being handed in at this moment; try again later.');
+    this.#preparing.add(uid);
+    try {
+      const entry = { ...given, size: message.size - message.traceOffset };
+      const accepting: Accepting = { entry, content: await this.#content(uid, message), birth: uniqueId() };
+      return this.#prepared(accepting);
+    } catch (error) {
+      this.#preparing.delete(uid);
+      throw error;
+    }
+  }
+
+  /** The message if it is small; a larger one is stored. */
+  async #content(uid: string, message: SpooledMessage): Promise<Buffer | undefined> {
+    const size = message.size - message.traceOffset;
+    if (size <= partBytes) return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
+    let part = 0;
+    let chunks: Buffer[] = [];
+    let bytes = 0;
+    const store = async (): Promise<void> => {
+      const data = Buffer.concat(chunks);
+      await this.#input.cluster.database.query(
+        'bodies',
+        'insert into postern.body (uid, part, data) values ($1, $2, $3) on conflict (uid, part) do update set data = excluded.data',
+        [uid, part, data],
+      );
+      part += 1;
+      chunks = [];
+      bytes = 0;
+    };
+    for await (const chunk of message.open(message.traceOffset) as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes >= partBytes) await store();
+    }
+    if (bytes > 0) await store();
+    return undefined;
+  }
+
+  idle(): Promise<void> {
+    return this.#batches.idle();
+  }
+
+  #prepared(accepting: Accepting): PreparedEntry {
+    const { entry, birth } = accepting;
+    let state: 'prepared' | 'committed' | 'ended' = 'prepared';
+    return {
+      commit: async () => {
+        if (state !== 'prepared') throw problem('conflict', 'It was committed or taken back before.');
+        state = 'ended';
+        const accepted = await this.#batches.add(accepting).finally(() => this.#preparing.delete(entry.uid));
+        if (accepted === 'taken') throw problem('conflict', 'There is such an entry already.');
+        state = 'committed';
+        this.#recent.set(entry.uid, true);
+        this.#input.counted(1);
+      },
+      release: () => {
+        if (state === 'committed') this.#input.released(entry);
+      },
+      abort: async () => {
+        const before = state;
+        this.#recent.delete(entry.uid);
+        state = 'ended';
+        this.#preparing.delete(entry.uid);
+        if (before === 'committed') await this.#withdraw(entry.uid, birth);
+        else if (before === 'prepared') await this.#removeBody(entry.uid);
+      },
+    };
+  }
+
+  async #removeBody(uid: string): Promise<void> {
+    const text = 'delete from postern.body b where uid = $1 and not exists (select 1 from postern.entry e where e.uid = b.uid)';
+    // Housekeeping finds what stays.
+    await this.#input.cluster.database.query('bodies', text, [uid]).catch(() => undefined);
+  }
+
+  /** Never rejects: what cannot be withdrawn now is withdrawn later. */
+  async #withdraw(uid: string, birth: string): Promise<void> {
+    try {
+      const gone = await this.#input.cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
+      if (gone) this.#input.counted(-1);
+      else this.#input.log.error({ uid }, 'possible duplicate: a message that was taken back is on its way');
+    } catch {
+      this.#doubtful.set(uid, birth);
+    }
+  }
+
+  /** Withdraws what was refused, though it turned out to be committed. Called at intervals. */
+  async settleDoubts(): Promise<void> {
+    for (const [uid, birth] of this.#doubtful) {
+      const gone = await this.#input.cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
+      this.#doubtful.delete(uid);
+      if (!gone) this.#input.log.warn({ uid }, 'possible duplicate: a message that was refused may be on its way');
+    }
+  }
+
+  /** Writes them in one transaction. While nobody knows whether it has committed, the same is written again. */
+  async #write(items: readonly Accepting[]): Promise<readonly Accepted[]> {
+    const { cluster, patienceMs } = this.#input;
+    const until = cluster.clock.monotonic() + patienceMs;
+    for (let ms = firstPauseMs, isSent = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
+      try {
+        return await this.#insert(items);
+      } catch (error) {
+        const { code } = error as { readonly code?: unknown };
+        if (typeof code === 'string' && code.startsWith('22')) return this.#writeEach(items, error);
+        isSent ||= !isProblem(error);
+        if (cluster.clock.monotonic() + ms >= until) {
+          // Whoever gets 451 sends it again: what has committed nevertheless is withdrawn.
+          if (isSent) for (const { entry, birth } of items) this.#doubtful.set(entry.uid, birth);
+          throw problem('unavailable', { detail: 'The queue cannot be written now; try again later.', cause: error });
+        }
+        await pause(ms, undefined, { ref: false });
+      }
+    }
+  }
+
+  /** One of them is refused for its content: it alone. */
+  async #writeEach(items: readonly Accepting[], error: unknown): Promise<readonly Accepted[]> {
+    const [first] = items;
+    if (items.length === 1 && first !== undefined) {
+      this.#input.log.error({ uid: first.entry.uid, err: error }, 'the database refuses the text of a message');
+      throw problem('unavailable', { detail: 'The queue cannot take this message.', cause: error });
+    }
+    const middle = Math.ceil(items.length / 2);
+    const halves = await Promise.allSettled([this.#write(items.slice(0, middle)), this.#write(items.slice(middle))]);
+    return halves.flatMap((half, index) => {
+      if (half.status === 'fulfilled') return half.value;
+      const refused = index === 0 ? items.slice(0, middle) : items.slice(middle);
+      return refused.map((): Accepted => 'withdrawn');
+    });
+  }
+
+  async #insert(items: readonly Accepting[]): Promise<readonly Accepted[]> {
+    const { cluster } = this.#input;
+    const { session } = cluster;
+    if (session === undefined) throw problem('unavailable', 'This node has no session in the cluster now.');
+    return cluster.database.transaction('accept', async (sql) => {
+      const fresh = await insertEntries(sql, items, session);
+      const births = new Map(fresh.map(({ uid, birth }) => [uid, birth]));
+      const taken = items.filter(({ entry }) => !births.has(entry.uid)).map(({ entry }) => entry.uid);
+      if (taken.length > 0) {
+        // In a statement of its own, which sees what another transaction has committed meanwhile.
+        const there = await sql.query<{ uid: string; birth: string }>(
+          'select uid, birth from postern.entry where uid = any($1::text[])',
+          [taken],
+        );
+        for (const { uid, birth } of there) births.set(uid, birth);
+      }
+      if (items.some(({ entry }) => !births.has(entry.uid))) {
+        throw problem('unavailable', 'The session of this node has ended.');
+      }
+      const isFresh = new Set(fresh.map(({ uid }) => uid));
+      const written = items.filter(({ entry }) => isFresh.has(entry.uid));
+      if (written.length > 0) {
+        await insertRecipients(sql, written, { session, turns: this.#input.turns });
+        await insertBodies(sql, written);
+      }
+      return items.map(({ entry, birth }): Accepted => (births.get(entry.uid) === birth ? 'new' : 'taken'));
+    });
+  }
+}
+
+async function insertEntries(
+  sql: SqlTransaction,
+  items: readonly Accepting[],
+  session: string,
+): Promise<readonly { readonly uid: string; readonly birth: string }[]> {
+  const columns = items.map(({ entry, birth }) => [
+    entry.uid,
+    birth,
+    entry.sender === null ? null : searchable(entry.sender),
+    searchable(entry.subject),
+    entry.internetMessageId === null ? null : searchable(entry.internetMessageId),
+    entry.size,
+    entry.queuedAt,
+    entry.expiresAt,
+    entry.warnAt,
+    entry.hold === undefined ? null : searchable(entry.hold),
+    entry.discardAt ?? null,
+    Math.min(entry.expiresAt, entry.warnAt ?? Infinity, entry.discardAt ?? Infinity),
+    envelopeText(entry),
+  ]);
+  return sql.query(
+    `insert into postern.entry (uid, birth, sender, subject, message_id, size, queued_at, expires_at, warn_at, hold,
+       discard_at, ages_at, envelope)
+     select u.* from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+       $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::text[]) u
+     where exists (select 1 from postern.session where key = $14 and not dead)
+     on conflict (uid) do nothing returning uid, birth`,
+    [...turned(columns), session],
+  );
+}
+
+async function insertRecipients(
+  sql: SqlTransaction,
+  items: readonly Accepting[],
+  { session, turns }: { readonly session: string; readonly turns: Turns },
+): Promise<void> {
+  const columns = items.flatMap(({ entry }) => {
+    const turnOf = turns.of(entry);
+    return entry.recipients.map(({ address, destination, lastReply = null }, index) => {
+      const turn = turnOf(destination);
+      const waits = lastReply === null ? 'queued' : 'deferred';
+      return [
+        entry.uid,
+        index,
+        searchable(address),
+        searchable(destination),
+        numberOf(entry.hold === undefined ? waits : 'held'),
+        lanes.unreleased,
+        turn,
+        entry.nextAttempt,
+        ...replyColumns(lastReply),
+        lastReply === null ? '' : searchable(normalReason(lastReply)),
+      ];
+    });
+  });
+  await sql.query(
+    `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, code, status, reply, host,
+       replied_at, reason, session)
+     select u.*, $15 from unnest($1::text[], $2::smallint[], $3::text[], $4::text[], $5::smallint[], $6::smallint[],
+       $7::bigint[], $8::bigint[], $9::smallint[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[]) u`,
+    [...turned(columns), session],
+  );
+}
+
+/** As single values: an array of bytes would be written as hexadecimal text. */
+async function insertBodies(sql: SqlTransaction, items: readonly Accepting[]): Promise<void> {
+  const small = items.flatMap(({ entry, content }) => (content === undefined ? [] : [[entry.uid, content]]));
+  if (small.length === 0) return;
+  const places = small.map((_, index) => `($${2 * index + 1}, 0, $${2 * index + 2})`).join(', ');
+  await sql.query(`insert into postern.body (uid, part, data) values ${places}`, small.flat());
+}
+
+/** False when somebody has begun to send it. */
+async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promise<boolean> {
+  const entries = await sql.query('select 1 from postern.entry where uid = $1 and birth = $2 for update', [uid, birth]);
+  if (entries.length === 0) return true;
+  const begun = await sql.query(
+    'select 1 from postern.recipient where uid = $1 and (state not in (1, 2, 3) or attempts > 0) for update',
+    [uid],
+  );
+  if (begun.length > 0) return false;
+  await sql.query('delete from postern.recipient where uid = $1', [uid]);
+  await sql.query('delete from postern.body where uid = $1', [uid]);
+  await sql.query('delete from postern.entry where uid = $1', [uid]);
+  return true;
+}

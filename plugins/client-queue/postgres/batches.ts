@@ -1,0 +1,76 @@
+interface Waiting<T, R> {
+  readonly item: T;
+  readonly resolve: (result: R) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+interface BatchInput<T, R> {
+  /** Batches that run at a time. */
+  readonly concurrent: number;
+  readonly mostItems: number;
+  readonly mostWeight?: number;
+  readonly weightOf?: (item: T) => number;
+  /** Results in the order of the items. When it rejects, all of them are refused. */
+  readonly run: (items: readonly T[]) => Promise<readonly R[]>;
+}
+
+/** Items that come while others are being written go together: nothing waits for more to come. */
+export class Batches<T, R> {
+  readonly #input: BatchInput<T, R>;
+  #waiting: Waiting<T, R>[] = [];
+  #running = 0;
+  #idle: (() => void)[] = [];
+
+  constructor(input: BatchInput<T, R>) {
+    this.#input = input;
+  }
+
+  get size(): number {
+    return this.#waiting.length;
+  }
+
+  add(item: T): Promise<R> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ item, resolve, reject });
+      // What comes in the same turn of the event loop goes together.
+      if (this.#running < this.#input.concurrent) setImmediate(() => void this.#run());
+    });
+  }
+
+  /** Resolves when nothing waits and nothing runs. */
+  async idle(): Promise<void> {
+    if (this.#running + this.#waiting.length > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
+  }
+
+  async #run(): Promise<void> {
+    if (this.#running >= this.#input.concurrent) return;
+    const batch = this.#next();
+    if (batch.length === 0) return;
+    this.#running += 1;
+    try {
+      const results = await this.#input.run(batch.map(({ item }) => item));
+      batch.forEach(({ resolve, reject }, index) => {
+        const result = results[index];
+        if (result === undefined) reject(new Error('a batch has no result for one of its items'));
+        else resolve(result);
+      });
+    } catch (error) {
+      for (const { reject } of batch) reject(error);
+    }
+    this.#running -= 1;
+    if (this.#waiting.length > 0) void this.#run();
+    else if (this.#running === 0) for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  #next(): readonly Waiting<T, R>[] {
+    const { mostItems, mostWeight = Infinity, weightOf = () => 0 } = this.#input;
+    let weight = 0;
+    let count = 0;
+    for (const { item } of this.#waiting) {
+      weight += weightOf(item);
+      if (count >= mostItems || (count > 0 && weight > mostWeight)) break;
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+}

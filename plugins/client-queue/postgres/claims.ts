@@ -1,0 +1,332 @@
+import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import { problem } from '../../../core/problem.js';
+import { decodeEnvelope } from '../queue/envelope.js';
+import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
+import { DueSignal } from '../queue/schedule.js';
+import { DestinationHints, type Wanted } from './destination-hints.js';
+import { decodedEnvelope, grouped, lanes, numberOf, turned } from './entry-rows.js';
+
+const queued = numberOf('queued');
+
+/** A lease of this node, as long as it has no outcome. */
+export interface HeldLease {
+  readonly lease: Lease;
+  readonly session: string;
+  /** By `clock.monotonic()`. */
+  readonly deadline: number;
+  /** Tried alone. */
+  readonly isSuspect: boolean;
+}
+
+interface ClaimedRow extends SqlRow {
+  readonly uid: string;
+  readonly idx: number;
+  readonly token: string;
+  readonly destination: string;
+  readonly address: string;
+  readonly lane: number;
+  readonly turn: string;
+  readonly due: string;
+  readonly attempts: number;
+  readonly manual: boolean;
+  readonly replied_at: string | null;
+  readonly status: string | null;
+}
+
+interface EnvelopeRow extends SqlRow {
+  readonly uid: string;
+  readonly size: string;
+  readonly queued_at: string;
+  readonly expires_at: string;
+  readonly last_attempt: string | null;
+  readonly crashes: number;
+  readonly envelope: string;
+}
+
+/** Gives out what is due. */
+export class Claims {
+  readonly hints = new DestinationHints();
+  readonly signal: DueSignal;
+  /** By token. */
+  readonly held = new Map<number, HeldLease>();
+  readonly #cluster: Cluster;
+  /** Released here, as long as the tables do not say so. */
+  readonly #released = new Map<string, NewEntry>();
+  #lastToken = 0;
+  /** When a suspect may be due; null for never. */
+  #suspectDue: number | null = null;
+  /** Tokens of claims whose answer was lost: the database may have given them. */
+  #inDoubt = false;
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+    this.signal = new DueSignal(cluster.clock);
+  }
+
+  /** The database may have leases of this node that it does not know. */
+  get isInDoubt(): boolean {
+    return this.#inDoubt;
+  }
+
+  nextDue(): number | null {
+    const due = [this.hints.nextDue(), this.#suspectDue].filter((at) => at !== null);
+    return this.signal.say(due.length === 0 ? null : Math.min(...due));
+  }
+
+  /** An entry that this node has accepted may be given out. */
+  release(entry: NewEntry): void {
+    this.#released.set(entry.uid, entry);
+    if (entry.hold !== undefined) return;
+    for (const destination of new Set(entry.recipients.map((one) => one.destination))) {
+      this.hints.add(destination, entry.nextAttempt);
+    }
+    this.signal.scheduled(entry.nextAttempt);
+  }
+
+  /** Lets other nodes claim what was released here, while this one does not. */
+  async offer(): Promise<void> {
+    const { session, database, clock } = this.#cluster;
+    const released = [...this.#released.values()];
+    if (session === undefined || released.length === 0) return;
+    await database.transaction('claim', (sql) => release(sql, released, { session, now: clock.now() }));
+    this.#forget(released);
+  }
+
+  #forget(released: readonly NewEntry[]): void {
+    for (const entry of released) if (this.#released.get(entry.uid) === entry) this.#released.delete(entry.uid);
+  }
+
+  /** Recipients of a destination wait until that time, by a change of this node or of another one. */
+  scheduled(destination: string, due: number, isSuspect = false): void {
+    if (isSuspect) this.#suspectDue = Math.min(this.#suspectDue ?? Infinity, due);
+    else this.hints.add(destination, due);
+    this.signal.scheduled(due);
+  }
+
+  async claim(options: ClaimOptions): Promise<readonly Lease[]> {
+    const { session } = this.#cluster;
+    if (session === undefined) return [];
+    const released = [...this.#released.values()];
+    const wanted = this.hints.share(options);
+    const wantsSuspect = this.#suspectDue !== null && this.#suspectDue <= options.now && !this.#holdsSuspect();
+    if (released.length === 0 && wanted.length === 0 && !wantsSuspect) return [];
+    this.#inDoubt = true;
+    const given = await this.#cluster.database.transaction('claim', async (sql) => {
+      await release(sql, released, { session, now: options.now });
+      const rows = [...(await this.#pick(sql, wanted, { options, session }))];
+      const left = await dueLeft(sql, wanted, options.now);
+      const suspects = wantsSuspect ? await this.#pickSuspect(sql, { options, session }) : undefined;
+      if (suspects !== undefined) rows.push(...suspects.rows);
+      return { rows, left, suspects, envelopes: await envelopesOf(sql, rows) };
+    });
+    this.#inDoubt = false;
+    this.#forget(released);
+    for (const [want, due] of given.left) this.hints.left(want, due);
+    this.#advance(wanted, given.rows);
+    if (given.suspects !== undefined) this.#suspectDue = given.suspects.due;
+    return this.#lease(given.rows, given.envelopes, { options, session });
+  }
+
+  #advance(wanted: readonly Wanted[], rows: readonly ClaimedRow[]): void {
+    const byDestination = grouped(rows, ({ destination }) => destination);
+    for (const want of wanted) {
+      const those = byDestination.get(want.destination) ?? [];
+      const most = (lane: number, of: 'turn' | 'due') =>
+        those.reduce((at, row) => (row.lane === lane ? Math.max(at, Number(row[of])) : at), 0);
+      this.hints.taken(want, most(lanes.new, 'turn'), most(lanes.retry, 'due'));
+    }
+  }
+
+  /** Larger than all before it, and unlike those of other nodes. */
+  #tokens(count: number): number {
+    const first = Math.max(this.#lastToken + 1, Math.floor(this.#cluster.clock.now()) * 1024);
+    this.#lastToken = first + count;
+    return first;
+  }
+
+  async #pick(
+    sql: SqlTransaction,
+    wanted: readonly Wanted[],
+    { options: { now, maxRecipients = 32_767 }, session }: Claiming,
+  ): Promise<readonly ClaimedRow[]> {
+    if (wanted.length === 0) return [];
+    const most = wanted.reduce((sum, { room }) => sum + room, 0);
+    const rows = wanted.map(({ destination, room, fromTurn, fromDue }) => [destination, room, fromTurn, fromDue]);
+    return sql.query<ClaimedRow>(
+      `with want as (
+         select * from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[]) as w(destination, room, from_turn, from_due)
+       ), found as materialized (
+         select w.destination, w.room, r.uid, r.manual, 0 as lane, r.turn as at from want w cross join lateral (
+           select uid, manual, turn from postern.recipient
+           where destination = w.destination and state in (1, 2) and lane = 0 and turn >= w.from_turn
+           order by turn limit w.room for update skip locked) r
+         union all
+         select w.destination, w.room, r.uid, r.manual, 1, r.due from want w cross join lateral (
+           select uid, manual, due from postern.recipient
+           where destination = w.destination and state in (1, 2) and lane = 1 and due >= w.from_due and due <= $5
+           order by due limit w.room for update skip locked) r
+       ), entries as (
+         select destination, room, uid, manual, lane, min(at) as at from found group by 1, 2, 3, 4, 5
+       ), ranked as (
+         select *, row_number() over (partition by destination, lane order by at, uid) as place from entries
+       ), picked as materialized (
+         select destination, uid, manual, $6::bigint + row_number() over () as token from (
+           select *, row_number() over (partition by destination order by place, lane) as nth from ranked) r
+         where nth <= room
+       ), taken as materialized (
+         select r.uid, r.idx, p.token from picked p cross join lateral (
+           select uid, idx from postern.recipient
+           where uid = p.uid and destination = p.destination and manual = p.manual and state in (1, 2) and lane in (0, 1)
+             and (lane = 0 or due <= $5)
+           order by idx limit $7 for update skip locked) r
+       )
+       update postern.recipient r set state = 0, token = t.token, last_token = null, session = s.key, claimed_at = $5
+       from taken t, postern.session s
+       where r.uid = t.uid and r.idx = t.idx and s.key = $8 and not s.dead
+       returning r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
+         r.replied_at, r.status`,
+      [...turned(rows), Math.floor(now), this.#tokens(most), Math.min(maxRecipients, 32_767), session],
+    );
+  }
+
+  #holdsSuspect(): boolean {
+    for (const { isSuspect } of this.held.values()) if (isSuspect) return true;
+    return false;
+  }
+
+  /** One entry that an earlier session has died with, and when there is another one. */
+  async #pickSuspect(
+    sql: SqlTransaction,
+    { options: { now, room, sites }, session }: Claiming,
+  ): Promise<{ readonly rows: readonly ClaimedRow[]; readonly due: number | null }> {
+    const waiting = await sql.query<{ uid: string; destination: string; due: string; manual: boolean }>(
+      `select uid, destination, due, manual from postern.recipient where state in (1, 2) and lane = 2
+       order by due limit 20 for update skip locked`,
+    );
+    const isWelcome = (destination: string): boolean => {
+      const site = sites === undefined ? destination : sites.of(destination);
+      return site !== undefined && room(destination) > 0 && (sites === undefined || sites.room(site) > 0);
+    };
+    const due = waiting[0] === undefined ? null : Number(waiting[0].due);
+    const first = waiting.find((one) => Number(one.due) <= now && isWelcome(one.destination));
+    if (first === undefined) return { rows: [], due };
+    const { uid, destination, manual } = first;
+    const rows = await sql.query<ClaimedRow>(
+      `update postern.recipient r set state = 0, token = $1, last_token = null, session = s.key, claimed_at = $2
+       from postern.session s
+       where r.uid = $3 and r.destination = $4 and r.manual = $5 and r.state in (1, 2) and r.lane = 2 and r.due <= $2
+         and s.key = $6 and not s.dead
+       returning r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
+         r.replied_at, r.status`,
+      [this.#tokens(1), Math.floor(now), uid, destination, manual, session],
+    );
+    return { rows, due };
+  }
+
+  #lease(
+    rows: readonly ClaimedRow[],
+    envelopes: ReadonlyMap<string, EnvelopeRow>,
+    { options: { leaseMs }, session }: Claiming,
+  ): readonly Lease[] {
+    const deadline = this.#cluster.clock.monotonic() + leaseMs;
+    return Array.from(grouped(rows, ({ token }) => token), ([token, those]) => {
+      const [first] = those;
+      const envelope = first && envelopes.get(first.uid);
+      if (first === undefined || envelope === undefined) throw problem('internal', 'A lease has no entry.');
+      const lease: Lease = {
+        uid: first.uid,
+        recipients: those
+          .map(({ idx, address, attempts }) => ({ index: idx, address, attempts }))
+          .sort((one, other) => one.index - other.index),
+        destination: first.destination,
+        entry: acceptedOf(envelope),
+        token: Number(token),
+        manual: first.manual,
+        interrupted: those.some((row) => isInterrupted(row, envelope)),
+        holds: () => this.#cluster.mayEnd(session),
+      };
+      const addresses = lease.entry.recipients;
+      const named = lease.recipients.map((one) => ({ ...one, address: addresses[one.index]?.address ?? one.address }));
+      const whole = { ...lease, recipients: named };
+      this.held.set(whole.token, { lease: whole, session, deadline, isSuspect: first.lane === lanes.suspect });
+      return whole;
+    });
+  }
+}
+
+interface Claiming {
+  readonly options: ClaimOptions;
+  readonly session: string;
+}
+
+/** Puts recipients that were accepted here where they can be claimed. */
+async function release(
+  sql: SqlTransaction,
+  entries: readonly NewEntry[],
+  { session, now }: { readonly session: string; readonly now: number },
+): Promise<void> {
+  if (entries.length === 0) return;
+  await sql.query(
+    `update postern.recipient set lane = case when due <= $1 and state = ${queued} then 0 else 1 end, session = null
+     where uid = any($2::text[]) and lane = 3 and session = $3`,
+    [Math.floor(now), entries.map(({ uid }) => uid), session],
+  );
+}
+
+/** When something is due next in these destinations. */
+async function dueLeft(
+  sql: SqlTransaction,
+  wanted: readonly Wanted[],
+  now: number,
+): Promise<ReadonlyMap<Wanted, number | null>> {
+  if (wanted.length === 0) return new Map();
+  const found = await sql.query<{ destination: string; is_new: boolean; due: string | null }>(
+    `select w.destination,
+       exists (select 1 from postern.recipient r where r.destination = w.destination and r.state in (1, 2) and r.lane = 0
+         and r.turn >= w.from_turn) as is_new,
+       (select r.due from postern.recipient r where r.destination = w.destination and r.state in (1, 2) and r.lane = 1
+         and r.due >= w.from_due order by r.due limit 1) as due
+     from unnest($1::text[], $2::bigint[], $3::bigint[]) as w(destination, from_turn, from_due)`,
+    turned(wanted.map(({ destination, fromTurn, fromDue }) => [destination, fromTurn, fromDue])),
+  );
+  const left = new Map(found.map((one) => [one.destination, one]));
+  return new Map(
+    wanted.map((want) => {
+      const { is_new: isNew = false, due = null } = left.get(want.destination) ?? {};
+      if (isNew) return [want, now];
+      return [want, due === null ? null : Number(due)];
+    }),
+  );
+}
+
+async function envelopesOf(
+  sql: SqlTransaction,
+  rows: readonly ClaimedRow[],
+): Promise<ReadonlyMap<string, EnvelopeRow>> {
+  if (rows.length === 0) return new Map();
+  const found = await sql.query<EnvelopeRow>(
+    `select uid, size, queued_at, expires_at, last_attempt, crashes, envelope from postern.entry where uid = any($1::text[])`,
+    [[...new Set(rows.map(({ uid }) => uid))]],
+  );
+  return new Map(found.map((row) => [row.uid, row]));
+}
+
+function acceptedOf(row: EnvelopeRow): NewEntry {
+  const { sender, recipients, rest } = decodedEnvelope(row.envelope);
+  return decodeEnvelope({
+    uid: row.uid,
+    sender,
+    size: Number(row.size),
+    queuedAt: Number(row.queued_at),
+    expiresAt: Number(row.expires_at),
+    recipients,
+    envelope: rest,
+  });
+}
+
+/** An earlier attempt may have delivered without a recorded result. */
+function isInterrupted({ replied_at: at, status }: ClaimedRow, { crashes, last_attempt: last }: EnvelopeRow): boolean {
+  if (crashes > 0) return true;
+  return last !== null && (at === null || Number(at) < Number(last) || status?.startsWith('4.3.') === true);
+}

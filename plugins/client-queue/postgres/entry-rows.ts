@@ -1,0 +1,400 @@
+import { z } from 'zod';
+import type { SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
+import { type Attempt, type EntryState, type NewEntry, type RecordedReply } from '../../../core/contracts/queue-entry.js';
+import { applyChange, type Change, type ChangeDeps, keptAttempts } from '../queue/change.js';
+import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
+import { outcomesOf } from '../queue/ledger.js';
+import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
+import { isWaiting, QueuedEntry, type RecipientRecord } from '../queue/queued-entry.js';
+
+/**
+ * States as numbers in the table. The state of an entry is the least of its recipients: in flight, then waiting, then
+ * failed.
+ */
+export const stateNumbers = ['active', 'deferred', 'queued', 'held', 'bounced', 'expired', 'deleted', 'delivered'] as const;
+export const numberOf = (state: EntryState): number => stateNumbers.indexOf(state);
+const stateOf = (number: number): EntryState => stateNumbers[number] ?? 'held';
+
+/** Where a waiting recipient waits. */
+export const lanes = {
+  /** New, or asked for by an operator: in the order of turns. */
+  new: 0,
+  /** By its due time. */
+  retry: 1,
+  /** A process died with it: one at a time for each node. */
+  suspect: 2,
+  /** Accepted, while other targets of the message may still fail. Nobody claims it. */
+  unreleased: 3,
+} as const;
+
+/** Characters that PostgreSQL refuses in texts. What was accepted is kept as JSON, which writes them as escapes. */
+export function searchable(text: string): string {
+  return Buffer.from(text.replaceAll('\0', '')).toString();
+}
+
+interface EntryRow extends SqlRow {
+  readonly uid: string;
+  readonly revision: number;
+  readonly size: string;
+  readonly queued_at: string;
+  readonly expires_at: string;
+  readonly warn_at: string | null;
+  readonly last_attempt: string | null;
+  readonly finished_at: string | null;
+  readonly hold: string | null;
+  readonly hold_until: string | null;
+  readonly discard_at: string | null;
+  readonly counts_from: string | null;
+  readonly pending: string | null;
+  readonly crashes: number;
+  readonly notices: string | null;
+  readonly notice_count: number;
+  readonly history: string;
+  readonly envelope: string;
+}
+
+interface RecipientRow extends SqlRow {
+  readonly uid: string;
+  readonly idx: number;
+  readonly state: number;
+  readonly lane: number;
+  readonly due: string;
+  readonly attempts: number;
+  readonly manual: boolean;
+  readonly token: string | null;
+  readonly last_token: string | null;
+  readonly session: string | null;
+  readonly claimed_at: string | null;
+  readonly code: number | null;
+  readonly status: string | null;
+  readonly reply: string | null;
+  readonly host: string | null;
+  readonly replied_at: string | null;
+  readonly reason: string;
+}
+
+/** What the tables know of a lease beyond what the entry has. */
+export interface LeaseRow {
+  readonly index: number;
+  readonly lane: number;
+  readonly token: number | null;
+  /** Of the lease that was taken away. */
+  readonly lastToken: number | null;
+  readonly session: string | null;
+  readonly claimedAt: number | null;
+}
+
+/** An entry as it is in the tables. */
+export interface StoredRows {
+  readonly entry: QueuedEntry;
+  readonly history: readonly Attempt[];
+  readonly leases: readonly LeaseRow[];
+}
+
+const History = z.array(StoredAttempt);
+const Notices = z.array(StoredNotice);
+const Envelope = z.object({
+  sender: z.string().nullable(),
+  addresses: z.array(z.tuple([z.string(), z.string()])),
+  rest: z.string(),
+});
+
+/** The parts of `envelopeText`. */
+export function decodedEnvelope(text: string) {
+  const { sender, addresses, rest } = Envelope.parse(JSON.parse(text));
+  return { sender, recipients: addresses.map(([address, destination]) => ({ address, destination })), rest };
+}
+
+/** What was accepted, as text that PostgreSQL takes. */
+export function envelopeText(entry: NewEntry): string {
+  const addresses = entry.recipients.map(({ address, destination }) => [address, destination]);
+  return JSON.stringify({ sender: entry.sender, addresses, rest: encodeEnvelope(entry) });
+}
+
+/** Rows by their key, in the order of the first of each. */
+export function grouped<K, R>(rows: readonly R[], keyOf: (row: R) => K): Map<K, R[]> {
+  const groups = new Map<K, R[]>();
+  for (const row of rows) {
+    const group = groups.get(keyOf(row));
+    if (group === undefined) groups.set(keyOf(row), [row]);
+    else group.push(row);
+  }
+  return groups;
+}
+
+const timeOf = (text: string | null): number | null => (text === null ? null : Number(text));
+
+/**
+ * The entries of these uids, in the order of their uids; missing ones are left out.
+ *
+ * @param lock so that nobody else changes them before the transaction ends
+ */
+export async function readEntries(
+  sql: SqlTransaction,
+  uids: readonly string[],
+  lock: 'lock' | 'read',
+): Promise<readonly StoredRows[]> {
+  if (uids.length === 0) return [];
+  const entries = await sql.query<EntryRow>(
+    `select uid, revision, size, queued_at, expires_at, warn_at, last_attempt, finished_at, hold, hold_until, discard_at,
+       counts_from, pending, crashes, notices, notice_count, history, envelope
+     from postern.entry where uid = any($1::text[]) order by uid ${lock === 'lock' ? 'for update' : ''}`,
+    [uids],
+  );
+  const recipients = await sql.query<RecipientRow>(
+    `select uid, idx, state, lane, due, attempts, manual, token, last_token, session, claimed_at, code, status, reply,
+       host, replied_at, reason
+     from postern.recipient where uid = any($1::text[]) order by uid, idx ${lock === 'lock' ? 'for update' : ''}`,
+    [uids],
+  );
+  const byUid = grouped(recipients, ({ uid }) => uid);
+  return entries.map((row) => storedOf(row, byUid.get(row.uid) ?? []));
+}
+
+function storedOf(row: EntryRow, recipients: readonly RecipientRow[]): StoredRows {
+  const { sender, recipients: accepted, rest } = decodedEnvelope(row.envelope);
+  const due = new Map(recipients.map((one) => [one.idx, Number(one.due)]));
+  const entry = new QueuedEntry({
+    uid: row.uid,
+    sender,
+    size: Number(row.size),
+    traceOffset: 0,
+    queuedAt: Number(row.queued_at),
+    expiresAt: Number(row.expires_at),
+    warnAt: timeOf(row.warn_at),
+    hold: row.hold,
+    recipients: accepted.map((one, index) => ({ ...one, due: due.get(index) ?? 0 })),
+    envelope: rest,
+  });
+  entry.revision = row.revision;
+  entry.lastAttempt = timeOf(row.last_attempt);
+  entry.finishedAt = timeOf(row.finished_at);
+  for (const one of recipients) fillRecipient(entry.recipients[one.idx], one);
+  const { edit } = entry;
+  edit.notices = row.notices === null ? [] : Notices.parse(JSON.parse(row.notices));
+  edit.noticeCount = row.notice_count;
+  edit.pending = row.pending === null ? null : StoredPending.parse(JSON.parse(row.pending));
+  edit.holdUntil = timeOf(row.hold_until);
+  edit.discardAt = timeOf(row.discard_at);
+  edit.countsFrom = timeOf(row.counts_from);
+  edit.crashes = row.crashes;
+  const leases = recipients.map((one): LeaseRow => ({
+    index: one.idx,
+    lane: one.lane,
+    token: timeOf(one.token),
+    lastToken: timeOf(one.last_token),
+    session: one.session,
+    claimedAt: timeOf(one.claimed_at),
+  }));
+  const active = grouped(
+    leases.filter(({ index, token }) => token !== null && entry.recipients[index]?.state === 'active'),
+    ({ token }) => token ?? 0,
+  );
+  edit.leases = Array.from(active, ([token, those]) => ({
+    token,
+    at: those[0]?.claimedAt ?? entry.queuedAt,
+    recipients: those.map(({ index }) => index),
+  }));
+  return { entry, history: History.parse(JSON.parse(row.history)), leases };
+}
+
+function fillRecipient(recipient: RecipientRecord | undefined, row: RecipientRow): void {
+  if (recipient === undefined) return;
+  recipient.state = stateOf(row.state);
+  recipient.attempts = row.attempts;
+  recipient.manual = row.manual;
+  recipient.reason = row.reason;
+  if (row.code === null) return;
+  const { code, status, reply, host, replied_at: at } = row;
+  recipient.reply = { code, status: status ?? '', text: reply ?? '', host, at: Number(at) };
+}
+
+/** When age may change the entry next; null for never. */
+function agesAt(entry: QueuedEntry): number | null {
+  const { holdUntil, discardAt } = entry.details;
+  const expires = entry.recipients.some(isWaiting) ? entry.expiresAt : null;
+  const warns = entry.recipients.some(isWaiting) ? entry.warnAt : null;
+  const times = [holdUntil, discardAt, expires, warns].filter((at) => at !== null);
+  return times.length === 0 || entry.finishedAt !== null ? null : Math.min(...times);
+}
+
+/** A lane for a recipient that waits; others keep theirs. */
+function laneOf({ state, manual, due, entry }: RecipientRecord, now: number): number {
+  if (entry.details.crashes > 0) return lanes.suspect;
+  return due <= now && (state === 'queued' || manual) ? lanes.new : lanes.retry;
+}
+
+/** Entries that a transaction has locked, and what it changes of them. */
+export class LockedEntries {
+  readonly #rows: ReadonlyMap<string, StoredRows>;
+  readonly #deps: ChangeDeps;
+  readonly #changed = new Map<string, Changed>();
+  readonly #outcomes: QueueOutcome[] = [];
+
+  private constructor(rows: readonly StoredRows[], deps: ChangeDeps) {
+    this.#rows = new Map(rows.map((one) => [one.entry.uid, one]));
+    this.#deps = deps;
+  }
+
+  static async lock(sql: SqlTransaction, uids: readonly string[], deps: ChangeDeps): Promise<LockedEntries> {
+    return new LockedEntries(await readEntries(sql, uids, 'lock'), deps);
+  }
+
+  get(uid: string): StoredRows | undefined {
+    return this.#rows.get(uid);
+  }
+
+  values(): Iterable<StoredRows> {
+    return this.#rows.values();
+  }
+
+  /** What is to be told when the transaction has committed. */
+  get outcomes(): readonly QueueOutcome[] {
+    return this.#outcomes;
+  }
+
+  /** Recipients that wait now, by what was changed. */
+  *waiting(): Generator<RecipientRecord> {
+    for (const { rows, indexes } of this.#changed.values()) {
+      for (const one of rows.entry.recipients) if (indexes.has(one.index) && isWaiting(one)) yield one;
+    }
+  }
+
+  /** Entries that were open and are so no more. */
+  get ended(): number {
+    let count = 0;
+    for (const { rows, wasOpen } of this.#changed.values()) if (wasOpen && rows.entry.finishedAt !== null) count += 1;
+    return count;
+  }
+
+  /** @param lost the lease that ends was lost, so that its outcome may still come */
+  change(rows: StoredRows, change: Change, now: number, lost = false): void {
+    const { entry } = rows;
+    const changed = this.#changed.get(entry.uid) ?? {
+      rows,
+      wasOpen: entry.finishedAt === null,
+      indexes: new Set<number>(),
+      lost: new Set<number>(),
+      attempts: [],
+    };
+    this.#changed.set(entry.uid, changed);
+    this.#outcomes.push(...outcomesOf(entry, change, now));
+    applyChange(entry, change, this.#deps);
+    for (const { index } of change.recipients ?? []) changed.indexes.add(index);
+    // All that wait go to another lane, or come back from it.
+    if (change.crashes !== undefined) for (const one of entry.recipients) if (isWaiting(one)) changed.indexes.add(one.index);
+    if (lost && change.ended !== undefined) changed.lost.add(change.ended);
+    if (change.attempt !== undefined) changed.attempts.push(change.attempt);
+  }
+
+  async write(sql: SqlTransaction, now: number): Promise<void> {
+    const changed = [...this.#changed.values()];
+    if (changed.length === 0) return;
+    await writeEntries(sql, changed);
+    await writeRecipients(sql, changed, now);
+    const done = changed.flatMap(({ rows: { entry } }) => (entry.isDone ? [entry.uid] : []));
+    if (done.length > 0) await sql.query('delete from postern.body where uid = any($1::text[])', [done]);
+  }
+}
+
+interface Changed {
+  readonly rows: StoredRows;
+  readonly wasOpen: boolean;
+  /** Recipients to write. */
+  readonly indexes: Set<number>;
+  /** Tokens of leases that were lost, not settled. */
+  readonly lost: Set<number>;
+  readonly attempts: NonNullable<Change['attempt']>[];
+}
+
+async function writeEntries(sql: SqlTransaction, changed: readonly Changed[]): Promise<void> {
+  const columns = changed.map(({ rows: { entry, history }, attempts }) => {
+    const { notices, noticeCount, pending, holdUntil, discardAt, crashes, countsFrom } = entry.details;
+    return [
+      entry.uid,
+      entry.revision,
+      entry.expiresAt,
+      entry.warnAt,
+      entry.lastAttempt,
+      entry.finishedAt,
+      entry.hold === null ? null : searchable(entry.hold),
+      holdUntil,
+      discardAt,
+      countsFrom,
+      pending === null ? null : JSON.stringify(pending),
+      crashes,
+      notices.length === 0 ? null : JSON.stringify(notices),
+      noticeCount,
+      JSON.stringify([...history, ...attempts].slice(-keptAttempts)),
+      agesAt(entry),
+    ];
+  });
+  await sql.query(
+    `update postern.entry e set revision = u.revision, expires_at = u.expires_at, warn_at = u.warn_at,
+       last_attempt = u.last_attempt, finished_at = u.finished_at, hold = u.hold, hold_until = u.hold_until,
+       discard_at = u.discard_at, counts_from = u.counts_from, pending = u.pending, crashes = u.crashes,
+       notices = u.notices, notice_count = u.notice_count, history = u.history, ages_at = u.ages_at
+     from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],
+       $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::smallint[], $13::text[], $14::int[], $15::text[],
+       $16::bigint[])
+       as u(uid, revision, expires_at, warn_at, last_attempt, finished_at, hold, hold_until, discard_at, counts_from,
+         pending, crashes, notices, notice_count, history, ages_at)
+     where e.uid = u.uid`,
+    turned(columns),
+  );
+}
+
+async function writeRecipients(sql: SqlTransaction, changed: readonly Changed[], now: number): Promise<void> {
+  const columns = changed.flatMap((one) => recipientColumns(one, now));
+  if (columns.length === 0) return;
+  await sql.query(
+    `update postern.recipient r set state = u.state, lane = u.lane, turn = u.turn, due = u.due, attempts = u.attempts,
+       manual = u.manual, token = null, last_token = u.last_token, session = u.session, claimed_at = null,
+       code = u.code, status = u.status, reply = u.reply, host = u.host, replied_at = u.replied_at, reason = u.reason
+     from unnest($1::text[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bigint[], $7::smallint[],
+       $8::boolean[], $9::bigint[], $10::text[], $11::smallint[], $12::text[], $13::text[], $14::text[], $15::bigint[],
+       $16::text[])
+       as u(uid, idx, state, lane, turn, due, attempts, manual, last_token, session, code, status, reply, host,
+         replied_at, reason)
+     where r.uid = u.uid and r.idx = u.idx`,
+    turned(columns),
+  );
+}
+
+function recipientColumns({ rows, indexes, lost }: Changed, now: number): readonly unknown[][] {
+  const { entry, leases } = rows;
+  return leases.flatMap(({ index, lane, token, session }) => {
+    const recipient = entry.recipients[index];
+    if (recipient === undefined || recipient.state === 'active' || !indexes.has(index)) return [];
+    const isUnreleased = lane === lanes.unreleased;
+    return [
+      [
+        entry.uid,
+        index,
+        numberOf(recipient.state),
+        isUnreleased ? lane : laneOf(recipient, now),
+        Math.floor(now),
+        Math.floor(recipient.due),
+        recipient.attempts,
+        recipient.manual,
+        token !== null && lost.has(token) ? token : null,
+        isUnreleased ? session : null,
+        ...replyColumns(recipient.reply),
+        searchable(recipient.reason),
+      ],
+    ];
+  });
+}
+
+export function replyColumns(reply: RecordedReply | null): readonly unknown[] {
+  if (reply === null) return [null, null, null, null, null];
+  const { code, status, text, host, at } = reply;
+  return [code, searchable(status), searchable(text), host === null ? null : searchable(host), at];
+}
+
+/** Rows to columns, as `unnest` takes them; times are whole milliseconds. */
+export function turned(rows: readonly (readonly unknown[])[]): unknown[][] {
+  const [first = []] = rows;
+  const plain = (value: unknown): unknown => (typeof value === 'number' ? Math.round(value) : value);
+  return first.map((_, column) => rows.map((row) => plain(row[column])));
+}

@@ -1,0 +1,383 @@
+import { Readable } from 'node:stream';
+import type { Cluster } from '../../../core/contracts/cluster.js';
+import { type Entry, entryStates, type NewEntry, type Notice } from '../../../core/contracts/queue-entry.js';
+import type {
+  EntryFilter,
+  EntryPage,
+  ListOptions,
+  Mutation,
+  MutationPreview,
+  MutationResult,
+  MutationRun,
+  QueueStatistics,
+  Selector,
+} from '../../../core/contracts/relay-queue.js';
+import type {
+  ClaimOptions,
+  Lease,
+  OpenedRelayQueue,
+  PreparedEntry,
+  QueueBounds,
+  QueueOutcome,
+  Settlement,
+} from '../../../core/contracts/relay-queue-store.js';
+import type { Log } from '../../../core/log/log.js';
+import { problem } from '../../../core/problem.js';
+import type { SpooledMessage } from '../../../core/spool/spool.js';
+import { pluralize } from '../../../core/text/format.js';
+import { draftOf } from '../queue/change.js';
+import { ClockWatch } from '../queue/clock-watch.js';
+import { recipientTestOf, summaryOf } from '../queue/entry-list.js';
+import { damageHolds } from '../queue/hold-reasons.js';
+import { ageEntry } from '../queue/housekeeping.js';
+import { OutcomeListeners } from '../queue/ledger.js';
+import { versionOf } from '../queue/queued-entry.js';
+import { Tally } from '../queue/statistics.js';
+import { Acceptance } from './acceptance.js';
+import { Claims } from './claims.js';
+import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
+import { EntryMutations } from './entry-mutations.js';
+import { EntrySearch, waitingDestinations } from './entry-search.js';
+import { changeDeps, Settlements } from './settlements.js';
+import { Turns } from './turns.js';
+
+/** Entries of one transaction. */
+const together = 250;
+const scanMs = 30_000;
+
+export interface PostgresQueueInput {
+  readonly cluster: Cluster;
+  readonly log: Log;
+  readonly bounds: QueueBounds;
+  /** A message waits so long for a database that is away. Milliseconds. */
+  readonly patienceMs: number;
+  /** Random integer below `limit`. */
+  readonly random: (limit: number) => number;
+}
+
+/** The relay queue in the database that several nodes share. */
+export class PostgresRelayQueue implements OpenedRelayQueue {
+  readonly #input: PostgresQueueInput;
+  readonly #claims: Claims;
+  readonly #settlements: Settlements;
+  readonly #acceptance: Acceptance;
+  readonly #search: EntrySearch;
+  readonly #mutations: EntryMutations;
+  readonly #watch: ClockWatch;
+  readonly #outcomes = new OutcomeListeners();
+  readonly #undo: (() => void)[] = [];
+  #bounds: QueueBounds;
+  #size = 0;
+  #damaged = 0;
+  #scannedAt = -Infinity;
+  #given = 0;
+  #closed = false;
+
+  constructor(input: PostgresQueueInput) {
+    const { cluster } = input;
+    this.#input = input;
+    this.#bounds = input.bounds;
+    this.#claims = new Claims(cluster);
+    const committed = (entries: LockedEntries): void => this.#committed(entries);
+    this.#settlements = new Settlements({ ...input, claims: this.#claims, committed });
+    this.#acceptance = new Acceptance({
+      ...input,
+      maxEntries: () => this.#bounds.maxEntries,
+      size: () => this.#size,
+      turns: new Turns(),
+      released: (entry) => this.#released(entry),
+      counted: (change) => (this.#size += change),
+    });
+    this.#search = new EntrySearch(cluster.database, () => cluster.clock.now());
+    this.#mutations = new EntryMutations({ database: cluster.database, search: this.#search, committed });
+    this.#watch = new ClockWatch(cluster.clock);
+    this.#undo.push(
+      cluster.onRing('due', (names) => {
+        if (names === null) this.#scannedAt = -Infinity;
+        for (const name of names ?? []) this.#claims.scheduled(name, cluster.clock.now());
+      }),
+    );
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  #released(entry: NewEntry): void {
+    this.#claims.release(entry);
+    if (entry.hold !== undefined || entry.nextAttempt > this.#input.cluster.clock.now()) return;
+    this.#input.cluster.ring('due', [...new Set(entry.recipients.map(({ destination }) => destination))]);
+  }
+
+  /** Tells what a transaction has changed. */
+  #committed(entries: LockedEntries): void {
+    const { cluster } = this.#input;
+    this.#size -= entries.ended;
+    const rung = new Set<string>();
+    for (const { destination, due, entry } of entries.waiting()) {
+      this.#claims.scheduled(destination, due, entry.details.crashes > 0);
+      if (due <= cluster.clock.now()) rung.add(destination);
+    }
+    if (rung.size > 0) cluster.ring('due', [...rung]);
+    this.#outcomes.emit(entries.outcomes);
+  }
+
+  async prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
+    if (this.#closed) throw problem('unavailable', 'The queue is closing.');
+    return this.#acceptance.prepare(entry, message);
+  }
+
+  async claim(options: ClaimOptions): Promise<readonly Lease[]> {
+    if (this.#closed) return [];
+    return this.#claims.claim(options);
+  }
+
+  settle(lease: Lease, settlement: Settlement): Promise<void> {
+    return this.#settlements.settle(lease.token, lease.uid, settlement);
+  }
+
+  nextDue(): number | null {
+    return this.#claims.nextDue();
+  }
+
+  onDue(listener: () => void): () => void {
+    return this.#claims.signal.listen(listener);
+  }
+
+  onOutcome(listener: (outcome: QueueOutcome) => void): () => void {
+    return this.#outcomes.add(listener);
+  }
+
+  async open(uid: string): Promise<Readable> {
+    const { database } = this.#input.cluster;
+    const [first] = await database.query<{ data: Buffer; parts: number }>(
+      'bodies',
+      `select data, (select count(*)::int from postern.body where uid = $1) as parts from postern.body b
+       where uid = $1 and part = 0 and exists (select 1 from postern.entry e where e.uid = b.uid)`,
+      [uid],
+    );
+    if (first === undefined) throw problem('not-found', 'There is no such message in the queue.');
+    const read = async function* (): AsyncGenerator<Buffer> {
+      yield first.data;
+      for (let part = 1; part < first.parts; part += 1) {
+        const [next] = await database.query<{ data: Buffer }>(
+          'bodies',
+          'select data from postern.body where uid = $1 and part = $2',
+          [uid, part],
+        );
+        if (next === undefined) throw problem('not-found', 'The message has left the queue.');
+        yield next.data;
+      }
+    };
+    return Readable.from(read());
+  }
+
+  async bytes(uid: string): Promise<Buffer | undefined> {
+    const rows = await this.#input.cluster.database.query<{ data: Buffer }>(
+      'bodies',
+      `select data from postern.body b where uid = $1 and part < 2
+       and exists (select 1 from postern.entry e where e.uid = b.uid) order by part`,
+      [uid],
+    );
+    if (rows.length === 0) throw problem('not-found', 'There is no such message in the queue.');
+    return rows.length === 1 ? rows[0]?.data : undefined;
+  }
+
+  async find(uid: string): Promise<Entry | undefined> {
+    const [rows] = await this.#read([uid]);
+    return rows === undefined ? undefined : entryOf(rows);
+  }
+
+  #read(uids: readonly string[]): Promise<readonly StoredRows[]> {
+    return this.#input.cluster.database.transaction('pages', (sql) => readEntries(sql, uids, 'read'));
+  }
+
+  list(options: ListOptions): Promise<EntryPage> {
+    return this.#search.list(options);
+  }
+
+  count(filter: EntryFilter): Promise<number> {
+    return this.#search.count(filter);
+  }
+
+  async statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
+    const tally = new Tally(now);
+    const chooses = filter && recipientTestOf(filter);
+    const uids = await this.#search.matching(filter ?? { state: entryStates });
+    for (let at = 0; at < uids.length; at += together) {
+      for (const { entry } of await this.#read(uids.slice(at, at + together))) tally.add(entry, chooses);
+    }
+    return { ...(await tally.result(0)), damaged: this.#damaged };
+  }
+
+  async mutate(selector: Selector, mutation: Mutation, now: number, run?: MutationRun): Promise<MutationResult> {
+    if (this.#closed) throw problem('unavailable', 'The queue is closing.');
+    return this.#mutations.mutate(selector, mutation, now, run);
+  }
+
+  preview(selector: Selector, mutation: Mutation, now: number): Promise<MutationPreview> {
+    return this.#mutations.preview(selector, mutation, now);
+  }
+
+  async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {
+    const { database, clock } = this.#input.cluster;
+    const found = await database.query<{ uid: string; notices: string }>(
+      'pages',
+      'select uid, notices from postern.entry where notices is not null order by notices_given_at nulls first, uid limit $1',
+      [Math.max(1, limit)],
+    );
+    let count = 0;
+    const uids: string[] = [];
+    for (const { uid, notices } of found) {
+      if (count >= limit) break;
+      count += (JSON.parse(notices) as unknown[]).length;
+      uids.push(uid);
+    }
+    if (uids.length === 0) return [];
+    // One that fails does not block the others.
+    const now = Math.floor(clock.now() * 1000 + (this.#given += 1) % 1000);
+    await database.query('pages', 'update postern.entry set notices_given_at = $1 where uid = any($2::text[])', [now, uids]);
+    const rows = await this.#read(uids);
+    return rows.flatMap((one) => {
+      const entry = entryOf(one);
+      return entry.notices.map((notice) => ({ entry, notice }));
+    });
+  }
+
+  async noticed(uid: string, noticeIds: readonly string[]): Promise<void> {
+    await this.#change([uid], (locked, now) => {
+      const rows = locked.get(uid);
+      if (rows === undefined || !rows.entry.details.notices.some(({ id }) => noticeIds.includes(id))) return;
+      const notices = rows.entry.details.notices
+        .filter(({ id }) => !noticeIds.includes(id))
+        .map((notice) => ({ ...notice, recipients: [...notice.recipients] }));
+      locked.change(rows, { ...draftOf(rows.entry), notices }, now);
+    });
+  }
+
+  /** Changes entries in one transaction. */
+  async #change(uids: readonly string[], change: (locked: LockedEntries, now: number) => void): Promise<void> {
+    const { database, clock } = this.#input.cluster;
+    const now = clock.now();
+    const entries = await database.transaction('settle', async (sql) => {
+      const locked = await LockedEntries.lock(sql, uids.toSorted(), changeDeps);
+      change(locked, now);
+      await locked.write(sql, now);
+      return locked;
+    });
+    this.#committed(entries);
+  }
+
+  /** What others have put in or left, and what this node does not know. Called at the start and at intervals. */
+  async catchUp(scans = this.#input.cluster.clock.monotonic() - this.#scannedAt >= scanMs): Promise<void> {
+    if (this.#closed) return;
+    const { cluster } = this.#input;
+    await this.#claims.offer();
+    while (await this.#settlements.takeFromTheDead());
+    if (!scans) return;
+    this.#scannedAt = cluster.clock.monotonic();
+    await this.#acceptance.settleDoubts();
+    await this.#settlements.giveBackUnknown();
+    await this.#scan();
+  }
+
+  /** Finds every destination where something waits, whoever put it there. */
+  async #scan(): Promise<void> {
+    const { database } = this.#input.cluster;
+    for (const { destination, due, suspect } of await waitingDestinations(database)) {
+      this.#claims.scheduled(destination, Number(due), suspect);
+    }
+    const [row] = await database.query<{ open: string; damaged: string }>(
+      'settle',
+      `select count(*) as open, count(*) filter (where hold = any($1::text[]) or hold like 'The server has ended %') as damaged
+       from postern.entry where finished_at is null`,
+      [Object.values(damageHolds)],
+    );
+    this.#size = Number(row?.open ?? 0);
+    this.#damaged = Number(row?.damaged ?? 0);
+  }
+
+  async housekeep(now: number): Promise<void> {
+    if (this.#closed) return;
+    await this.catchUp();
+    const overdue = [...this.#claims.held.values()].filter(
+      ({ deadline }) => deadline <= this.#input.cluster.clock.monotonic(),
+    );
+    await this.#settlements.abandon(overdue, this.#settlements.spread);
+    this.#watch.look();
+    await this.#age(now);
+    if (this.#watch.isSteady) await this.#forgetFinished(now - this.#bounds.keepFinishedMs);
+  }
+
+  async #age(now: number): Promise<void> {
+    const { isSteady: steady, hasJumped: jumped } = this.#watch;
+    const { keepDeadLetterMs = 0 } = this.#bounds;
+    const { database } = this.#input.cluster;
+    for (let from: readonly [at: string, uid: string] = ['-1', '']; ;) {
+      const found: readonly { uid: string; ages_at: string }[] = await database.query(
+        'settle',
+        `select uid, ages_at from postern.entry where ages_at <= $1 and (ages_at, uid) > ($2::bigint, $3::text)
+         order by ages_at, uid limit $4`,
+        [Math.floor(now), ...from, together],
+      );
+      const last = found.at(-1);
+      if (last === undefined) return;
+      from = [last.ages_at, last.uid];
+      await this.#change(
+        found.map(({ uid }) => uid),
+        (locked) => {
+          for (const rows of locked.values()) {
+            const change = ageEntry(rows.entry, { now, steady, jumped, keepDeadLetterMs, aheadOf: () => 0 });
+            if (change !== undefined) locked.change(rows, change, now);
+          }
+        },
+      );
+    }
+  }
+
+  async #forgetFinished(before: number): Promise<void> {
+    const text = `with gone as (
+        delete from postern.entry where uid in (
+          select uid from postern.entry where finished_at < $1 and notices is null order by finished_at limit 1000)
+        returning uid)
+      delete from postern.recipient r using gone where r.uid = gone.uid returning gone.uid`;
+    while ((await this.#input.cluster.database.query('settle', text, [Math.floor(before)])).length > 0);
+  }
+
+  bound(bounds: QueueBounds): void {
+    this.#bounds = bounds;
+  }
+
+  complaint(): string | undefined {
+    if (this.#damaged === 0) return undefined;
+    const messages = pluralize(this.#damaged, 'message is', 'messages are');
+    return `${messages} held because of damage, or because a server ended while sending. See /client/queue/list?state=held`;
+  }
+
+  figures(): Readonly<Record<'quarantined' | 'damaged', number>> {
+    return { quarantined: 0, damaged: this.#damaged };
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const undo of this.#undo) undo();
+    await this.#settlements.idle();
+    await this.#settlements.abandon([...this.#claims.held.values()], (now) => now).catch(() => undefined);
+    await this.#acceptance.idle();
+  }
+}
+
+function entryOf({ entry, history }: StoredRows): Entry {
+  const { notices, pending, discardAt } = entry.details;
+  return {
+    ...summaryOf(entry),
+    accepted: entry.accepted,
+    history,
+    notices,
+    pendingOperation: pending?.operation ?? null,
+    discardAt,
+    version: versionOf(entry),
+    hasMessage: !entry.isDone,
+  };
+}

@@ -1,0 +1,211 @@
+import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { Settlement } from '../../../core/contracts/relay-queue-store.js';
+import type { Log } from '../../../core/log/log.js';
+import { problem } from '../../../core/problem.js';
+import type { ChangeDeps } from '../queue/change.js';
+import { loseLease } from '../queue/leases.js';
+import { settleLease } from '../queue/ledger.js';
+import { type EntryLease, isWaiting, normalReason } from '../queue/queued-entry.js';
+import { Batches } from './batches.js';
+import type { Claims, HeldLease } from './claims.js';
+import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
+
+/** Outcomes of one transaction; entries whose leases are taken away together. */
+const together = 200;
+/** Lost leases are tried again within this time, by chance. Milliseconds. */
+const spreadMs = 5000;
+/** A claim whose answer was lost has failed for certain after this time. Milliseconds. */
+const doubtMs = 10_000;
+
+export const changeDeps: ChangeDeps = { intern: (text) => text, reasonOf: normalReason };
+
+interface SettlementsInput {
+  readonly cluster: Cluster;
+  readonly claims: Claims;
+  readonly log: Log;
+  /** Random integer below `limit`. */
+  readonly random: (limit: number) => number;
+  readonly committed: (entries: LockedEntries) => void;
+}
+
+interface Settling {
+  readonly held: HeldLease;
+  readonly settlement: Settlement;
+}
+
+/** Ends leases: with their outcome, or because whoever held them is dead. */
+export class Settlements {
+  readonly #input: SettlementsInput;
+  readonly #batches: Batches<Settling, 'settled' | 'conflict'>;
+  /** Tokens of leases whose outcome is being written. */
+  readonly #settling = new Set<number>();
+
+  constructor(input: SettlementsInput) {
+    this.#input = input;
+    this.#batches = new Batches<Settling, 'settled' | 'conflict'>({
+      concurrent: 2,
+      mostItems: together,
+      run: (items) => this.#write(items),
+    });
+  }
+
+  async settle(token: number, uid: string, settlement: Settlement): Promise<void> {
+    const { held } = this.#input.claims;
+    const lease = held.get(token);
+    if (lease === undefined || lease.lease.uid !== uid) throw problem('conflict', 'The lease has ended.');
+    held.delete(token);
+    this.#settling.add(token);
+    try {
+      const done = await this.#batches.add({ held: lease, settlement });
+      if (done === 'conflict') throw problem('conflict', 'The lease was lost.');
+    } catch (error) {
+      // It is tried again: the database decides whether it is too late.
+      if ((error as { readonly problem?: unknown }).problem !== 'conflict') held.set(token, lease);
+      throw error;
+    } finally {
+      this.#settling.delete(token);
+    }
+  }
+
+  idle(): Promise<void> {
+    return this.#batches.idle();
+  }
+
+  async #write(items: readonly Settling[]): Promise<readonly ('settled' | 'conflict')[]> {
+    const { cluster } = this.#input;
+    const now = cluster.clock.now();
+    const uids = [...new Set(items.map(({ held }) => held.lease.uid))].sort();
+    const { entries, results } = await cluster.database.transaction('settle', async (sql) => {
+      const locked = await LockedEntries.lock(sql, uids, changeDeps);
+      const done = items.map(({ held: { lease }, settlement }): 'settled' | 'conflict' => {
+        const rows = locked.get(lease.uid);
+        const open = rows && leaseOf(rows, lease.token);
+        if (rows === undefined || open === undefined) return 'conflict';
+        locked.change(rows, settleLease(rows.entry, open, settlement, now), now);
+        return 'settled';
+      });
+      await locked.write(sql, now);
+      return { entries: locked, results: done };
+    });
+    this.#input.committed(entries);
+    return results;
+  }
+
+  /** Takes the leases of dead sessions away, and releases what they had not. Returns whether there may be more. */
+  async takeFromTheDead(): Promise<boolean> {
+    const { cluster } = this.#input;
+    const released = await cluster.database.query<{ destination: string; due: string }>(
+      'settle',
+      `update postern.recipient r set lane = case when r.state = 2 and r.due <= $1 then 0 else 1 end, session = null
+       from postern.session s where r.lane = 3 and r.session = s.key and s.dead returning r.destination, r.due`,
+      [Math.floor(cluster.clock.now())],
+    );
+    for (const { destination, due } of released) this.#input.claims.scheduled(destination, Number(due));
+    const found = await cluster.database.query<{ uid: string }>(
+      'settle',
+      `select distinct r.uid from postern.session s join postern.recipient r on r.session = s.key
+       where s.dead and r.state = 0 limit $1`,
+      [together],
+    );
+    await this.#lose(found, { crashed: true, due: this.spread });
+    return found.length >= together;
+  }
+
+  /** Gives up leases of this node that have run out, or all of them when it stops. */
+  async abandon(leases: readonly HeldLease[], due: (now: number) => number): Promise<void> {
+    for (const { lease } of leases) this.#input.claims.held.delete(lease.token);
+    const tokens = new Set(leases.map(({ lease }) => lease.token));
+    const uids = leases.map(({ lease: { uid } }) => ({ uid }));
+    for (let at = 0; at < uids.length; at += together) {
+      await this.#lose(uids.slice(at, at + together), { tokens, crashed: false, due });
+    }
+  }
+
+  /** Soon, but not all at once. */
+  readonly spread = (now: number): number => now + this.#input.random(spreadMs);
+
+  async #lose(found: readonly { readonly uid: string }[], loss: Loss): Promise<void> {
+    if (found.length === 0) return;
+    const { cluster } = this.#input;
+    const now = cluster.clock.now();
+    const uids = [...new Set(found.map(({ uid }) => uid))].sort();
+    const entries = await cluster.database.transaction('settle', async (sql) => {
+      const locked = await LockedEntries.lock(sql, uids, changeDeps);
+      const dead = loss.crashed ? await deadSessions(sql) : new Set<string>();
+      for (const rows of locked.values()) loseLeases(locked, rows, { ...loss, dead, now });
+      await locked.write(sql, now);
+      return locked;
+    });
+    this.#input.committed(entries);
+  }
+
+  /** Gives back what the database says is of this session, though this node knows nothing of it. */
+  async giveBackUnknown(): Promise<void> {
+    const { cluster, claims } = this.#input;
+    const { session } = cluster;
+    if (session === undefined) return;
+    const found = await cluster.database.query<{ uid: string; token: string }>(
+      'settle',
+      'select distinct uid, token from postern.recipient where session = $1 and state = 0 and claimed_at < $2',
+      [session, Math.floor(cluster.clock.now() - doubtMs)],
+    );
+    const isKnown = (token: number): boolean => claims.held.has(token) || this.#settling.has(token);
+    const unknown = found.filter(({ token }) => !isKnown(Number(token)));
+    if (unknown.length === 0) return;
+    const now = cluster.clock.now();
+    const entries = await cluster.database.transaction('settle', async (sql) => {
+      const locked = await LockedEntries.lock(sql, unknown.map(({ uid }) => uid).sort(), changeDeps);
+      for (const { uid, token } of unknown) {
+        const rows = locked.get(uid);
+        const lease = rows?.entry.details.leases.find((one) => one.token === Number(token));
+        if (rows === undefined || lease === undefined) continue;
+        locked.change(rows, settleLease(rows.entry, lease, { results: [] }, now), now);
+      }
+      await locked.write(sql, now);
+      return locked;
+    });
+    this.#input.log.warn({ leases: unknown.length }, 'leases of claims without an answer are given back');
+    this.#input.committed(entries);
+  }
+}
+
+interface Loss {
+  /** Only these leases. */
+  readonly tokens?: ReadonlySet<number>;
+  /** Only those of dead sessions, whose processes may have died of the message. */
+  readonly crashed: boolean;
+  /** The time of the next attempt. */
+  readonly due: (now: number) => number;
+}
+
+function loseLeases(
+  locked: LockedEntries,
+  rows: StoredRows,
+  { tokens, crashed, due, dead, now }: Loss & { readonly dead: ReadonlySet<string>; readonly now: number },
+): void {
+  let isFirst = true;
+  for (const lease of rows.entry.details.leases) {
+    const row = rows.leases.find(({ token }) => token === lease.token);
+    if (row === undefined || (tokens !== undefined && !tokens.has(lease.token))) continue;
+    if (crashed && (row.session === null || !dead.has(row.session))) continue;
+    const moment = { now, due: due(now), crashed: crashed && isFirst, alone: row.lane === lanes.suspect };
+    locked.change(rows, loseLease(rows.entry, lease, moment), now, true);
+    isFirst = false;
+  }
+}
+
+async function deadSessions(sql: SqlTransaction): Promise<ReadonlySet<string>> {
+  const rows = await sql.query<{ key: string }>('select key from postern.session where dead');
+  return new Set(rows.map(({ key }) => key));
+}
+
+/** Recipients that the lease has, or had while nobody else has begun. */
+function leaseOf({ entry, leases }: StoredRows, token: number): EntryLease | undefined {
+  const those = leases.filter(({ index, ...row }) => {
+    const recipient = entry.recipients[index];
+    if (recipient === undefined) return false;
+    return recipient.state === 'active' ? row.token === token : row.lastToken === token && isWaiting(recipient);
+  });
+  if (those.length === 0) return undefined;
+  return { token, at: those[0]?.claimedAt ?? 0, recipients: those.map(({ index }) => index) };
+}

@@ -1,0 +1,102 @@
+import pg from 'pg';
+import type { Cluster } from '../../../../core/contracts/cluster.js';
+import type { OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
+import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
+import { ClusterNode } from '../../../../plugins/cluster/node.js';
+import { migrate } from '../../../../plugins/cluster/schema.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
+import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
+import { HandClock } from '../../../support/hand-clock.js';
+import { Postgres } from '../../../support/postgres.js';
+import { systemClock } from '../../../../core/clock.js';
+
+/** Fills the database that those of all tests are copies of. */
+export async function fillTables(url: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await migrate(client);
+  await client.end();
+}
+
+interface Running {
+  readonly queue: PostgresRelayQueue;
+  readonly node: ClusterNode;
+}
+
+/** Opens queues over one database, one test after the other: each finds it empty. */
+export function postgresQueues(server: () => Postgres) {
+  const name = 'template';
+  return async (test: TestContext, bounds: { readonly maxEntries?: number } = {}): Promise<QueueHarness> => {
+    await server().psql('truncate postern.entry, postern.recipient, postern.body, postern.session', name);
+    const clock = new HandClock(systemClock.now());
+    const { log } = rememberingLog();
+    const opened = new Set<Running>();
+    const start = async (node: string, instance: string): Promise<Running> => {
+      const cluster = new ClusterNode({
+        settings: {
+          database: { hosts: [server().folder], name, user: 'postgres', tls: 'off' },
+          sessionSeconds: 30,
+        },
+        node,
+        instance,
+        clock: systemClock,
+        log,
+        report: () => ({}),
+      });
+      await cluster.join();
+      const timed: Cluster = Object.assign(Object.create(cluster) as Cluster, {});
+      Object.defineProperties(timed, {
+        clock: { value: clock },
+        session: { get: () => cluster.session },
+        mayEnd: { value: (session: string) => cluster.mayEnd(session) },
+        ring: { value: (topic: string, names: readonly string[]) => cluster.ring(topic, names) },
+        onRing: { value: (topic: string, listener: () => void) => cluster.onRing(topic, listener) },
+        onSession: { value: (listener: () => void) => cluster.onSession(listener) },
+      });
+      const queue = new PostgresRelayQueue({
+        cluster: timed,
+        log,
+        bounds: { keepFinishedMs: 7 * 86_400_000, maxEntries: 1000, ...bounds },
+        patienceMs: 2000,
+        random: () => 0,
+      });
+      await queue.catchUp();
+      const running = { queue, node: cluster };
+      opened.add(running);
+      return running;
+    };
+    test.after(async () => {
+      for (const { queue, node } of opened) {
+        await queue.close();
+        await node.leave();
+      }
+    });
+    let current = await start('one', 'first');
+    const harness = {
+      get queue(): OpenedRelayQueue {
+        return current.queue;
+      },
+      clock,
+      current: async () => {
+        for (const { queue } of opened) await queue.catchUp(true);
+      },
+      reopen: async () => {
+        await current.queue.close();
+        await current.node.leave();
+        current = await start('one', 'first');
+        return current.queue;
+      },
+      afterCrash: async () => {
+        await current.node.leave();
+        opened.delete(current);
+        current = await start('one', 'first');
+        return current.queue;
+      },
+      another: async () => {
+        const other = await start('two', 'second');
+        return { queue: other.queue, die: () => other.node.leave() };
+      },
+    };
+    return harness;
+  };
+}
