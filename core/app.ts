@@ -17,6 +17,7 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
+import { keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
@@ -43,7 +44,7 @@ import { provide, type Service } from './contracts/service.js';
 import { refuseStartWithoutRequired, SiteMemory } from './host/site-memory.js';
 import type { Accounts } from './http/accounts.js';
 import { AuditFile, type AuditSink } from './http/shell/audit.js';
-import { createHttpShell, type HttpShell } from './http/shell/shell.js';
+import { createHttpShell, type HttpShell, type ShellInput } from './http/shell/shell.js';
 import type { OpenedLog } from './log/log.js';
 import { Metrics } from './metrics/metrics.js';
 import { ServerCertificate } from './net/server-certificate.js';
@@ -139,7 +140,8 @@ export async function createApp(input: AppInput): Promise<App> {
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const audit = openAudit(input);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
-  const http = openHttp(input, { metrics, audit, health, signIns, certificate });
+  const sharedAnswers = () => plugins.find(keptAnswers);
+  const http = openHttp(input, { metrics, audit, health, signIns, certificate, sharedAnswers });
   const smtp = openSmtp(input, { certificate, signIns, spool, pipeline, metrics, health: listenerHealth ?? health });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
@@ -219,9 +221,10 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
-  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate'> & { readonly audit: AuditSink },
+  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate'> &
+    Required<Pick<ShellInput, 'audit' | 'sharedAnswers'>>,
 ): HttpShell {
-  const { metrics, audit, health, signIns, certificate } = parts;
+  const { metrics, audit, health, signIns, certificate, sharedAnswers } = parts;
   const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
@@ -236,6 +239,7 @@ function openHttp(
     hostname,
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
+    sharedAnswers,
     signIns,
     certificate,
     folder,

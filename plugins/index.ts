@@ -2,6 +2,7 @@ import type { Plugin } from '../core/plugin.js';
 import { accounts } from './accounts/index.js';
 import { acme } from './acme/index.js';
 import { clientQueue } from './client-queue/index.js';
+import { clusterPlugin } from './cluster/index.js';
 import { config } from './config/index.js';
 import { lmtp } from './upstream/lmtp/index.js';
 import { mtaSts } from './mta-sts/index.js';
@@ -16,6 +17,7 @@ import { users } from './users/index.js';
 /** The plugins that come with the server. */
 export const builtIns: readonly Plugin[] = [
   config,
+  clusterPlugin,
   accounts,
   users,
   store,

@@ -39,6 +39,8 @@ export interface ConfigurationSource {
   readonly shown: string;
   /** @throws Problem `unavailable` when it cannot be reached now; `invalid` when an operator must fix it */
   look(bounds: LookBounds): Promise<SourceSnapshot>;
+  /** Calls the listener when something has changed: it looks soon, and at its interval all the same. Returns the undo. */
+  watch?(listener: () => void): () => void;
 }
 
 export interface SourceRequest {

@@ -1,68 +1,136 @@
 import { Low, type Adapter } from 'lowdb';
+import { join } from 'node:path';
 import { z } from 'zod';
+import type { Documents, StoredDocument } from '../contracts/cluster.js';
 import { startError } from '../problem.js';
 import { writeFileAtomic, type AtomicOptions } from './atomic.js';
 import { asStorageProblem, faultCode, isMissing } from './fault.js';
 import { readRegularText } from './file-layer.js';
 
-export interface DocumentOptions<T> extends Pick<AtomicOptions, 'files'> {
-  /** Absolute path of a JSON file. */
-  readonly file: string;
+export interface DocumentSchema<T> {
   /** Validates the content, and decides about unknown keys. */
   readonly schema: z.ZodType<T>;
-  /** Content while there is no file. */
+  /** Content while there is none. */
   readonly initial: T;
 }
 
-/** Small operator data: one JSON file, held in memory, replaced atomically and durably. */
+export interface DocumentOptions<T> extends DocumentSchema<T>, Pick<AtomicOptions, 'files'> {
+  /** Absolute path of a JSON file. */
+  readonly file: string;
+}
+
+/** Small operator data in JSON, held in memory, replaced atomically and durably. */
 export interface Document<T> {
-  /** Content of the file. Never changed in place. */
+  /** Never changed in place. */
   readonly data: T;
   /**
    * Changes a copy, or takes the returned value; durable when it resolves. Updates run one after the other. When
-   * `change` throws or the write fails (a problem), nothing has changed.
+   * `change` throws or the write fails (a problem), nothing has changed. Runs `change` again when another server was
+   * quicker.
    */
   update(change: (draft: T) => T | void): Promise<void>;
+  /** Called after `data` has changed because another server has changed the document. Returns the undo. */
+  watch(listener: () => void): () => void;
 }
 
 /** Throws a start error for a file that is invalid, and leaves it as it is. */
-export async function openDocument<T>(options: DocumentOptions<T>): Promise<Document<T>> {
-  const low = new Low<T>(new DurableJson(options), options.initial);
-  await low.read();
-  return new LowDocument(low, options.schema);
+export function openDocument<T>({ file, files, ...options }: DocumentOptions<T>): Promise<Document<T>> {
+  return openStoredDocument(fileDocument(file, files), options);
 }
 
-class DurableJson<T> implements Adapter<T> {
-  readonly #options: DocumentOptions<T>;
+/** Throws a start error for content that is invalid, and leaves it as it is. */
+export async function openStoredDocument<T>(
+  stored: StoredDocument,
+  { schema, initial }: DocumentSchema<T>,
+): Promise<Document<T>> {
+  const low = new Low<T>(new StoredJson(stored, schema), initial);
+  await low.read();
+  const document = new LowDocument(low, schema);
+  stored.watch(() => void document.look());
+  return document;
+}
 
-  constructor(options: DocumentOptions<T>) {
-    this.#options = options;
+/** Documents of a server that is alone: `<name>.json` in the folder. */
+export const fileDocuments = (folder: string): Documents => ({
+  get: (name) => fileDocument(join(folder, `${name}.json`)),
+});
+
+/** A file that only this process replaces. */
+export const fileDocument = (file: string, files?: AtomicOptions['files']): StoredDocument =>
+  new FileDocument(file, files);
+
+class FileDocument implements StoredDocument {
+  readonly place: string;
+  readonly #files: AtomicOptions['files'];
+  #version: number | undefined;
+
+  constructor(file: string, files: AtomicOptions['files']) {
+    this.place = file;
+    this.#files = files;
   }
 
-  async read(): Promise<T | null> {
-    const { file, schema } = this.#options;
-    let text: string;
+  async read(): Promise<{ readonly text: string; readonly version: number } | undefined> {
+    const file = this.place;
     try {
-      text = await readRegularText(file);
+      const text = await readRegularText(file);
+      this.#version ??= 1;
+      return { text, version: this.#version };
     } catch (error) {
-      if (isMissing(error)) return null;
+      if (isMissing(error)) return undefined;
       if (faultCode(error) === 'EFTYPE' || faultCode(error) === 'ENXIO') {
         throw startError(`${file} is not a regular file. Move it away, or put a backup in its place.`, error);
       }
       throw startError(`Cannot read ${file}: ${reason(error)}. Give this user the right to read and write it.`, error);
     }
+  }
+
+  async replace(text: string, version: number | undefined): Promise<number | undefined> {
+    if (version !== this.#version) return undefined;
+    const next = (version ?? 0) + 1;
+    this.#version = next;
     try {
-      return schema.parse(JSON.parse(text));
+      await writeFileAtomic(this.place, text, this.#files === undefined ? {} : { files: this.#files });
+      return next;
+    } catch (error) {
+      this.#version = version;
+      throw error;
+    }
+  }
+
+  watch(): () => void {
+    return () => undefined;
+  }
+}
+
+/** Another server has changed the document meanwhile. */
+class Outdated extends Error {}
+
+class StoredJson<T> implements Adapter<T> {
+  readonly #stored: StoredDocument;
+  readonly #schema: z.ZodType<T>;
+  #version: number | undefined;
+
+  constructor(stored: StoredDocument, schema: z.ZodType<T>) {
+    this.#stored = stored;
+    this.#schema = schema;
+  }
+
+  async read(): Promise<T | null> {
+    const found = await this.#stored.read();
+    this.#version = found?.version;
+    if (found === undefined) return null;
+    try {
+      return this.#schema.parse(JSON.parse(found.text));
     } catch (error) {
       const advice = 'It was left as it is. Repair it, put a backup in its place, or move it away to begin anew.';
-      throw startError(`${file} cannot be understood: ${mistakesOf(error)}. ${advice}`, error);
+      throw startError(`${this.#stored.place} cannot be understood: ${mistakesOf(error)}. ${advice}`, error);
     }
   }
 
   async write(data: T): Promise<void> {
-    const { file, files } = this.#options;
-    const text = `${JSON.stringify(data, null, 2)}\n`;
-    await writeFileAtomic(file, text, files === undefined ? {} : { files });
+    const version = await this.#stored.replace(`${JSON.stringify(data, null, 2)}\n`, this.#version);
+    if (version === undefined) throw new Outdated();
+    this.#version = version;
   }
 }
 
@@ -72,6 +140,7 @@ class LowDocument<T> implements Document<T> {
   /** Readers see this; `#low.data` is ahead of it during a write. */
   #data: T;
   #last: Promise<unknown> = Promise.resolve();
+  readonly #listeners = new Set<() => void>();
 
   constructor(low: Low<T>, schema: z.ZodType<T>) {
     this.#low = low;
@@ -89,6 +158,18 @@ class LowDocument<T> implements Document<T> {
     return mine;
   }
 
+  watch(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Another server may have changed the document. Content that cannot be read or understood does not replace `data`. */
+  look(): Promise<void> {
+    const mine = this.#last.then(() => this.#read()).catch(() => undefined);
+    this.#last = mine;
+    return mine;
+  }
+
   async #apply(change: (draft: T) => T | void): Promise<void> {
     const draft = structuredClone(this.#data);
     this.#low.data = this.#schema.parse(change(draft) ?? draft);
@@ -96,9 +177,18 @@ class LowDocument<T> implements Document<T> {
       await this.#low.write();
     } catch (error) {
       this.#low.data = this.#data;
-      throw asStorageProblem(error);
+      if (!(error instanceof Outdated)) throw asStorageProblem(error);
+      await this.#read();
+      return this.#apply(change);
     }
     this.#data = this.#low.data;
+  }
+
+  async #read(): Promise<void> {
+    const before = this.#low.data;
+    await this.#low.read();
+    this.#data = this.#low.data;
+    if (this.#data !== before) for (const listener of this.#listeners) listener();
   }
 }
 

@@ -9,7 +9,7 @@ import { isOwnLayerEntry, layerFolderName } from '../config/layer-folder.js';
 import { openDocument } from '../disk/document.js';
 import { isUnwritable } from '../disk/fault.js';
 import { makeFolder, requireFolder } from '../disk/folder.js';
-import { uniqueIdPattern } from '../disk/id.js';
+import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { type FolderLock, lockFolder, lockFolderSoon } from '../disk/lock.js';
 import { filesNamed, type OwnFolders, UnknownEntries, unknownEntriesOf, unknownInFolders } from './unknown-entries.js';
 import { keptAnswerNames } from '../http/shell/idempotency.js';
@@ -115,6 +115,24 @@ async function noteFormat(data: string): Promise<void> {
   const written = await openFormat(data);
   if (written.data.format === dataFormat && written.data.version === version) return;
   await written.update(() => ({ format: dataFormat, version }));
+}
+
+/** `node.json`. */
+const Node = z.object({ id: z.string().regex(uniqueIdPattern) });
+
+/** Tells this data folder from those of other servers that share something with it. Drawn once. */
+export async function nodeIdOf(data: string): Promise<string> {
+  const drawn = { id: uniqueId() };
+  const node = await openDocument({ file: join(data, 'node.json'), schema: Node, initial: drawn });
+  // Writes it the first time.
+  if (node.data === drawn) {
+    await node
+      .update(() => drawn)
+      .catch((error: unknown) => {
+        if (!isUnwritable(error)) throw error;
+      });
+  }
+  return node.data.id;
 }
 
 /** Entries of the data folder itself: documents, the lock, hidden entries, folders of plugins. */

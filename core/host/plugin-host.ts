@@ -74,6 +74,11 @@ export class PluginHost {
     return this.#current;
   }
 
+  /** The service that a running plugin provides; undefined without one. */
+  find<T>({ id }: Service<T>): T | undefined {
+    return this.#current.services.get(id) as T | undefined;
+  }
+
   /**
    * Starts all plugins in the order of their dependencies. A site plugin that fails is left out unless it is required.
    * When another one fails, those already started are stopped in reverse order.

@@ -17,6 +17,7 @@ import { dkimRecord, dkimText, zoneLine } from '../../core/dns/mail-zone.js';
 import { isDnsFailure } from '../../core/dns/resolver.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
 import { isStartError } from '../../core/problem.js';
+import { fileDocument } from '../../core/disk/document.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
 import { lookAtStoppedQueue } from './queue/open-relay-queue.js';
 import type { ClientQueueSettings, DkimKeySettings } from './options.js';
@@ -119,7 +120,7 @@ async function namesIn(folder: string): Promise<readonly string[]> {
 /** One that is broken stops the start. */
 async function controls({ configuration, clock }: Input): Promise<readonly Finding[]> {
   try {
-    await openDestinationControls({ file: join(configuration.data, 'destinations.json'), clock });
+    await openDestinationControls(fileDocument(join(configuration.data, 'destinations.json')), clock);
     return [];
   } catch (error) {
     if (!isStartError(error)) throw error;

@@ -5,6 +5,7 @@ import { lifecycle, configuration, type Configuration } from '../../core/contrac
 import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { queue as queueService } from '../../core/contracts/mail-queue.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
+import { type Cluster, cluster, documents, type Documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import { relayQueue } from '../../core/contracts/relay-queue.js';
 import {
   type OpenedRelayQueue,
@@ -14,6 +15,7 @@ import {
 } from '../../core/contracts/relay-queue-store.js';
 import { submission, type SubmissionService } from '../../core/contracts/submission.js';
 import type { Resolver } from '../../core/dns/resolver.js';
+import { fileDocuments } from '../../core/disk/document.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { parseNetworks } from '../../core/net/networks.js';
@@ -65,30 +67,44 @@ export const clientQueue = definePlugin({
   name: 'client-queue',
   options: ClientQueueOptions,
   needs: { configuration, lifecycle, localDelivery, submission },
-  uses: { messageViewer, relayQueueStore },
+  uses: { messageViewer, relayQueueStore, cluster, documents, siteShares, duties },
   provides: { relayQueue, queue: queueService },
   commands: [queueCommand],
   checks: [queueCheck, resolverCheck, dkimCheck],
   verify: (options, { folder }) => void new OutboundSettings(options, folder),
-  async setup(context, { options, configuration, lifecycle, localDelivery, submission, ...given }) {
+  async setup(
+    context,
+    { options, configuration, lifecycle, localDelivery, submission, messageViewer: viewer, ...given },
+  ) {
     const { log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
-    const store = given.relayQueueStore ?? fileStore(context);
+    const store = given.relayQueueStore ?? (await sharedStore(context, given.cluster)) ?? fileStore(context);
     const queue = await store.open({ bounds: boundsOf(options), owner: relayTarget, ready: lifecycle.started });
     const clock = store.clock ?? context.clock;
     onClose(() => queue.close());
     queue.onOutcome((outcome) => smtp.tell(() => outcomeEvent(outcome)));
-    const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
+    const documents = given.documents ?? fileDocuments(data);
+    const controls = await openDestinationControls(documents.get('destinations'), clock);
     const jobs = await BulkJobs.open({ file: join(data, 'queue-jobs.json'), clock, log });
     onClose(() => jobs.stop());
     const mailFinder = new MailFinder(options.resolver, configuration, clock);
-    const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
+    const policies = await openPolicies(context, documents, mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
     const shared = { queue, controls, settings, finder, submission, clock };
     const reported = { configuration, submission, policies, settings, resolver: () => mailFinder.resolver };
     const tlsResult = await openReports(context, lifecycle.started, reported);
-    const outbound = new Outbound({ ...shared, local: localDelivery, hostname, tlsResult, metrics, log });
+    const { siteShares: shares, duties } = given;
+    const outbound = new Outbound({
+      ...shared,
+      shares,
+      duties,
+      local: localDelivery,
+      hostname,
+      tlsResult,
+      metrics,
+      log,
+    });
     onClose(() => outbound.stop(lifecycle.remainingMs()));
 
     follow(configuration, onClose, () => {
@@ -120,7 +136,7 @@ export const clientQueue = definePlugin({
       sites: outbound.sites,
       pace: (key) => outbound.pace(key),
       jobs,
-      viewer: given.messageViewer,
+      viewer,
       sendNotices: () => outbound.sendNotices(),
     });
     context.http.mount(clientEndpoints(site));
@@ -143,6 +159,13 @@ export const clientQueue = definePlugin({
     };
   },
 });
+
+/** Undefined for a server that is alone. */
+async function sharedStore(context: PluginContext, shared: Cluster | undefined): Promise<RelayQueueStore | undefined> {
+  if (shared === undefined) return undefined;
+  const { postgresStore } = await import('./postgres/open-postgres-queue.js');
+  return postgresStore(context, shared);
+}
 
 function lookAfter(
   { health, every, clock, metrics }: PluginContext,
@@ -196,14 +219,22 @@ function fileStore({ folder, clock, log }: PluginContext): RelayQueueStore {
 
 async function openPolicies(
   { clock, log, metrics, every, onClose }: PluginContext,
-  file: string,
+  documents: Documents,
   finder: MailFinder,
   settings: OutboundSettings,
 ): Promise<StsPolicies> {
   const fetches = metrics.counter('outbound_mta_sts_fetches_total', 'Tries to fetch an MTA-STS policy.', ['result']);
   const fetched = (result: string): void => fetches.inc({ result });
   const resolver = (): Resolver => finder.resolver;
-  const policies = await StsPolicies.open({ file, resolver, settings: () => settings.current, fetched, clock, log });
+  const document = documents.get('mta-sts');
+  const policies = await StsPolicies.open({
+    document,
+    resolver,
+    settings: () => settings.current,
+    fetched,
+    clock,
+    log,
+  });
   every(saveSeconds, () => policies.save());
   onClose(() => policies.save());
   return policies;

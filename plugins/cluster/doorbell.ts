@@ -71,7 +71,8 @@ export class Doorbell {
     });
     this.#gathered.clear();
     // In a transaction of its own: a note inside of another one would make all writers wait for each other.
-    for (const note of notes) await database.query('pages', 'select pg_notify($1, $2)', [channel, note]).catch(() => undefined);
+    for (const note of notes)
+      await database.query('pages', 'select pg_notify($1, $2)', [channel, note]).catch(() => undefined);
   }
 
   async #listenForever(): Promise<void> {
@@ -83,8 +84,12 @@ export class Doorbell {
           await client.query(`listen ${channel}`);
           // What was rung meanwhile is lost.
           for (const topic of this.#listeners.keys()) this.#tell({ from: '', topic, names: null });
-          const lost = new Promise<never>((_, reject) => client.once('error', reject).once('end', () => reject(new Error('ended'))));
-          const stopped = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+          const lost = new Promise<never>((_, reject) =>
+            client.once('error', reject).once('end', () => reject(new Error('ended'))),
+          );
+          const stopped = new Promise<void>((resolve) =>
+            signal.addEventListener('abort', () => resolve(), { once: true }),
+          );
           await Promise.race([lost, stopped]);
           throw new Error('the connection is given up');
         });

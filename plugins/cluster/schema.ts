@@ -97,6 +97,11 @@ create table postern.body (
   primary key (uid, part)
 );
 alter table postern.body alter data set storage external;
+
+-- Who does what one node does for all.
+create table postern.duty (name text primary key, session text not null);
+
+create table postern.document (name text primary key, version bigint not null, data text not null);
 `,
   },
 ];
@@ -132,7 +137,9 @@ export async function migrate(client: pg.ClientBase): Promise<readonly number[]>
         script_hash text not null,
         applied_at timestamptz not null default clock_timestamp()
       )`);
-    const { rows } = await client.query<Applied>('select version, least_reader, script_hash from postern.schema order by version');
+    const { rows } = await client.query<Applied>(
+      'select version, least_reader, script_hash from postern.schema order by version',
+    );
     refuseOthers(rows);
     const applied: number[] = [];
     for (let version = rows.length + 1; version <= ownVersion; version += 1) {
@@ -149,7 +156,10 @@ function refuseOthers(applied: readonly Applied[]): void {
   for (const { version, script_hash: hash } of applied) {
     const known = schemaVersions[version - 1];
     if (known === undefined || hashOf(known.script) === hash) continue;
-    throw problem('conflict', `Version ${version} of the tables is not the one that this server knows. Nothing was changed.`);
+    throw problem(
+      'conflict',
+      `Version ${version} of the tables is not the one that this server knows. Nothing was changed.`,
+    );
   }
 }
 
@@ -179,7 +189,9 @@ grant usage on all sequences in schema postern to postern_app;
 `;
 
 /** Why this server cannot work with those tables; undefined when it can. */
-export function complaintOf(newest: { readonly version: number; readonly least_reader: number } | undefined): string | undefined {
+export function complaintOf(
+  newest: { readonly version: number; readonly least_reader: number } | undefined,
+): string | undefined {
   if (newest === undefined) return 'The tables of the cluster are missing. Make them: postern cluster migrate';
   const { version, least_reader: least } = newest;
   if (version < ownVersion)

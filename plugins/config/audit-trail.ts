@@ -1,49 +1,9 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
+import type { AuditEntry, AuditPage, AuditQuery } from '../../core/contracts/http-records.js';
 import { auditPath } from '../../core/log/file.js';
 import { problem } from '../../core/problem.js';
 import { redact } from '../../core/log/redact.js';
-
-/** One line of the audit log, as written. */
-export interface AuditEntry {
-  readonly at: string;
-  readonly by: string | null;
-  readonly from: string;
-  readonly requestId: string;
-  readonly method: string;
-  readonly route: string;
-  readonly params: Readonly<Record<string, unknown>>;
-  readonly status: number;
-  readonly action?: string;
-  readonly selector?: unknown;
-  readonly counts?: Readonly<Record<string, number>>;
-}
-
-export interface AuditQuery {
-  readonly who?: string | undefined;
-  readonly from?: string | undefined;
-  readonly method?: string | undefined;
-  /** Part of the path with its parameters. */
-  readonly path?: string | undefined;
-  readonly action?: string | undefined;
-  /** Carried out, or refused. */
-  readonly result?: 'done' | 'refused' | undefined;
-  /** ISO 8601, inclusive. */
-  readonly since?: string | undefined;
-  /** ISO 8601, exclusive. */
-  readonly until?: string | undefined;
-  readonly limit: number;
-  readonly cursor?: string | undefined;
-}
-
-export interface AuditPage {
-  /** Newest first. */
-  readonly items: readonly AuditEntry[];
-  /** Number of all matches; null when the log is too long to count. */
-  readonly total: number | null;
-  readonly limit: number;
-  readonly nextCursor: string | null;
-}
 
 /** Bytes that one request reads; a page with fewer entries returns a cursor to continue. */
 const maxScanned = 64 * 1024 * 1024;
@@ -61,7 +21,7 @@ interface Line {
   readonly offset: number;
 }
 
-/** The newest matching entries after the cursor. @throws Problem `bad-request` for an invalid cursor */
+/** The newest matching entries after the cursor in the files of this server. @throws Problem `bad-request` for an invalid cursor */
 export async function readAudit(folder: string, query: AuditQuery): Promise<AuditPage> {
   const found: { readonly entry: AuditEntry; readonly line: Line }[] = [];
   let scanned = 0;

@@ -1,5 +1,6 @@
 import { pluralize } from '../../core/text/format.js';
-import { type AuditEntry, pathOf } from './audit-trail.js';
+import type { AuditEntry } from '../../core/contracts/http-records.js';
+import { pathOf } from './audit-trail.js';
 
 /** A piece of a sentence; with `href` it leads to what it names. */
 export interface Words {

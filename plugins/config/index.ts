@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { configurationSources } from '../../core/contracts/configuration-source.js';
+import { auditReader } from '../../core/contracts/http-records.js';
 import { lifecycle, configuration, reloading } from '../../core/contracts/server.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
@@ -25,9 +26,10 @@ export const config = definePlugin({
   name: 'config',
   options: ConfigOptions,
   needs: { configuration, lifecycle, reloading, signInHistory },
+  uses: { auditReader },
   provides: { configurationSources },
   commands: [reloadCommand],
-  async setup(context, { options, configuration, lifecycle, reloading, signInHistory: history }) {
+  async setup(context, { options, configuration, lifecycle, reloading, signInHistory: history, auditReader: reader }) {
     const { health, http, log, onClose, smtp } = context;
     let settings = options;
     const current = (): typeof settings => settings;
@@ -76,7 +78,7 @@ export const config = definePlugin({
     health.check('sync', () => ({ ...sync.health(), page: '/config/sync/status' }));
     http.mount(configEndpoints({ configuration, reloading, sync, settings: current }));
     http.mount(syncEndpoints(sync));
-    http.mount([auditEndpoint(join(configuration.data, 'logs')), signInsEndpoint(history)]);
+    http.mount([auditEndpoint(join(configuration.data, 'logs'), reader), signInsEndpoint(history)]);
     http.navigate({ title: 'Audit', href: '/audit', order: 95, role: 'admin', group: 'Admin' });
     http.navigate({ title: 'Configuration', href: '/config', order: 90, role: 'admin', group: 'Admin' });
     return {

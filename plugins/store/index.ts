@@ -5,6 +5,7 @@ import { mailSearch } from '../../core/contracts/mail-search.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { submission } from '../../core/contracts/submission.js';
+import { nodeIdOf } from '../../core/host/data-folder.js';
 import { WriteHealth } from '../../core/spool/health.js';
 import { definePlugin } from '../../core/plugin.js';
 import { maildirTarget } from './delivery/delivery.js';
@@ -50,7 +51,8 @@ export const store = definePlugin({
     const writable = new WriteHealth(maildirs.root, { clock });
     health.check('store', () => writable.report());
     context.every(probeSeconds, () => writable.probe());
-    await watchMailFolder(maildirs.root, context);
+    const node = await nodeIdOf(configuration.data);
+    await watchMailFolder(maildirs.root, node, context);
     const reader = await StoreReader.open({
       root: maildirs.root,
       clock,
@@ -61,7 +63,7 @@ export const store = definePlugin({
     const provision = new MailboxProvision(maildirs, directory, log);
     const names = new MailboxNames(directory, provision);
     const limitOf = (mailbox: MailboxName) => names.quota(mailbox);
-    const editor = await openStoreEditor({ reader, root: maildirs.root, names: unique, limitOf, clock, log });
+    const editor = await openStoreEditor({ reader, root: maildirs.root, node, names: unique, limitOf, clock, log });
     // After the start, since there may be very many files.
     void editor.mailboxes.resume();
     smtp.on('rcptTo', { order: 'last' }, quotaHook(directory, editor.quotas));

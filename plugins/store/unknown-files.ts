@@ -13,7 +13,7 @@ import {
 import type { PluginContext } from '../../core/plugin.js';
 import { isOwnCacheFile } from './cache/file-sweep.js';
 import { sentNoteNames } from './drafts/draft-sending.js';
-import { isOwnIntent } from './folders/folder-intent.js';
+import { intentFolders } from './folders/folder-intent.js';
 import { isRemovedMailbox, removedFolder } from './folders/mailbox-removal.js';
 import { isDomain, localOfFolder } from './maildir/mailbox-name.js';
 import { maildirParts } from './maildir/maildir.js';
@@ -38,12 +38,16 @@ const ownName = /^(?:lost\+found|\.intents|\.removed|\.probe-.*)$/;
 const lookSeconds = 3600;
 
 /** Reports unknown entries among the mailboxes in health and log. */
-export async function watchMailFolder(root: string, { health, clock, log, every }: PluginContext): Promise<void> {
+export async function watchMailFolder(
+  root: string,
+  node: string,
+  { health, clock, log, every }: PluginContext,
+): Promise<void> {
   const what = {
     one: 'entry of the mail folder is no mailbox',
     several: 'entries of the mail folder are no mailboxes',
   };
-  const unknown = new UnknownEntries({ what, find: () => unknownInMail(root), clock, log });
+  const unknown = new UnknownEntries({ what, find: () => unknownInMail(root, node), clock, log });
   health.check('mail folder', () => unknown.report());
   every(lookSeconds, () => unknown.look());
   await unknown.look();
@@ -53,11 +57,11 @@ export async function watchMailFolder(root: string, { health, clock, log, every 
  * Entries in place of domains, mailboxes and their `new`, `cur` and `tmp` that are none: files, symbolic links, folders
  * with invalid names; except intermediate folders of changes. Paths below the root.
  */
-async function unknownInMail(root: string): Promise<readonly string[]> {
+async function unknownInMail(root: string, node: string): Promise<readonly string[]> {
   const top = (await readdir(root, { withFileTypes: true })).filter(({ name }) => !ownName.test(name));
   const domains = top.filter(isDomainFolder);
   const unknown = top.filter((entry) => !isDomainFolder(entry)).map(({ name }) => name);
-  unknown.push(...(await unknownInFolders(root, { '.intents': isOwnIntent, [removedFolder]: isRemovedMailbox })));
+  unknown.push(...(await unknownInFolders(root, { ...intentFolders(node), [removedFolder]: isRemovedMailbox })));
   const mailboxes: string[] = [];
   for (const { name: domain } of domains) {
     for (const entry of await readdir(join(root, domain), { withFileTypes: true })) {

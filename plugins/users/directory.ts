@@ -2,19 +2,19 @@ import { CredentialCache } from '../../core/auth/credential-cache.js';
 import { verifyPassword, verifyUnknownUser } from '../../core/auth/password.js';
 import type { Clock } from '../../core/clock.js';
 import type { Directory, MailUser } from '../../core/contracts/directory.js';
+import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
 import type { Configuration } from '../../core/contracts/server.js';
 import type { Address } from '../../core/mime/address.js';
 import { startError } from '../../core/problem.js';
 import type { UsersSettings } from './options.js';
-import type { UserRecords } from './user-records.js';
-import { asMailUser, canonicalUsername, isUsername, lowerCase, partsOf, type UserRecord } from './user.js';
+import { asMailUser, canonicalUsername, isUsername, lowerCase, partsOf } from './user.js';
 
 export type LocalDestination = Pick<Address, 'local' | 'domain'>;
 
 /** Maximum number of cached verified sign-ins. */
 const rememberedUsers = 10_000;
 
-/** Directory of the users in `users.json`. */
+/** Directory of the users in `users.json`, or of other records. */
 export class UserDirectory implements Directory {
   readonly #records: UserRecords;
   readonly #configuration: Pick<Configuration, 'domains' | 'hostname'>;
@@ -41,7 +41,7 @@ export class UserDirectory implements Directory {
   }
 
   get source(): string {
-    return this.#settings.file;
+    return this.#records.source ?? this.#settings.file;
   }
 
   /** Applies new settings and clears the cache of sign-ins. */
@@ -85,17 +85,20 @@ export class UserDirectory implements Directory {
     return Promise.resolve(this.#records.list().map(asMailUser));
   }
 
-  /** Throws `unavailable` when too many passwords are being checked. */
+  /** Throws `unavailable` when too many passwords are being checked, or a hash cannot be had. */
   async authenticate(username: string, password: string): Promise<MailUser | undefined> {
-    const record = this.#records.get(this.canonical(username));
+    const name = this.canonical(username);
+    const record = this.#records.get(name);
     if (record === undefined || record.disabled || record.passwordHash === null) {
+      await this.#records.hashOf?.(name);
       await verifyUnknownUser(password);
       return undefined;
     }
     // The hash is part of the key, so a new password or a removed user needs no invalidation.
     const key = `${record.username} ${record.passwordHash}`;
     if (this.#verified.get(key, password) === true) return asMailUser(record);
-    if (!(await verifyPassword(password, record.passwordHash))) return undefined;
+    const hash = this.#records.hashOf === undefined ? record.passwordHash : await this.#records.hashOf(name);
+    if (hash === null || !(await verifyPassword(password, hash))) return undefined;
     const now = this.#records.get(record.username);
     if (now === undefined || now.disabled || now.passwordHash !== record.passwordHash) return undefined;
     this.#verified.remember(key, password);

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { directory } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
+import { userRecords } from '../../core/contracts/user-records.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
 import { problem } from '../../core/problem.js';
@@ -19,20 +20,21 @@ import { openUserRecords } from './user-records.js';
 /** A password check may wait for others for some seconds. */
 const signInLimitMs = 30_000;
 
-/** Mail users in `users.json`: sign-in and recipients. */
+/** Mail users in `users.json`, or in records of another plugin: sign-in and recipients. */
 const usersOfFile = definePlugin({
   name: 'users',
   options: UsersOptions,
   needs: { configuration, signInHistory },
+  uses: { userRecords },
   provides: { directory },
   commands: [userCommand],
   checks: [usersCheck],
   async setup(
     { http, smtp, metrics, health, clock, log, onClose },
-    { options, configuration, signInHistory: history },
+    { options, configuration, signInHistory: history, userRecords: elsewhere },
   ) {
     let settings: UsersSettings = options;
-    const records = await openUserRecords(join(configuration.data, options.file));
+    const records = elsewhere ?? (await openUserRecords(join(configuration.data, options.file)));
     await ensurePostmaster(records, { settings, configuration, clock });
     const userDirectory = new UserDirectory({ records, settings, configuration, clock });
     const limiter = ({ attempts }: UsersSettings) => new AttemptLimiter({ ...attempts, clock });

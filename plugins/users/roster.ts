@@ -1,18 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import { hashPassword, passwordComplaint } from '../../core/auth/password.js';
+import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
 import { problem } from '../../core/problem.js';
-import {
-  allValid,
-  canonicalUsername,
-  invalid,
-  newAliases,
-  newUsername,
-  partsOf,
-  quotaOf,
-  type UserRecord,
-} from './user.js';
-import type { UserRecords } from './user-records.js';
+import { allValid, canonicalUsername, invalid, newAliases, newUsername, partsOf, quotaOf } from './user.js';
 
 /** A user in responses to operators; of the password only whether there is one. */
 export interface UserDetails {

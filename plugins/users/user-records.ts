@@ -1,12 +1,14 @@
 import { openDocument, type Document } from '../../core/disk/document.js';
+import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
 import { problem } from '../../core/problem.js';
-import { orderOf, type UserRecord, UsersFile } from './user.js';
+import { orderOf, UsersFile } from './user.js';
 
 type Draft = UsersFile['users'][number];
 
-/** The users on disk, indexed by all their names. Reading is synchronous; a change is durable when it resolves. */
-export class UserRecords {
+/** The users in a file, indexed by all their names. */
+export class FileUserRecords implements UserRecords {
   readonly #document: Document<UsersFile>;
+  readonly #listeners = new Set<() => void>();
   #indexed: UsersFile | undefined;
   #byName = new Map<string, UserRecord>();
   #ordered: { readonly of: UsersFile; readonly records: readonly UserRecord[] } | undefined;
@@ -31,23 +33,20 @@ export class UserRecords {
     return found?.username === username ? found : undefined;
   }
 
-  /** By canonical name or alias. */
   named(name: string): UserRecord | undefined {
     return this.#index().get(name);
   }
 
-  /** Throws `conflict` when one of its names is taken. */
   async add(record: UserRecord): Promise<void> {
-    await this.#document.update(({ users }) => {
+    await this.#update(({ users }) => {
       refuseTaken(users, record);
       users.push({ ...record, aliases: [...record.aliases] });
     });
   }
 
-  /** Applies `change` to the current record, so that concurrent changes add up. */
   async change(username: string, change: (record: UserRecord) => UserRecord): Promise<UserRecord> {
     let changed: UserRecord | undefined;
-    await this.#document.update(({ users }) => {
+    await this.#update(({ users }) => {
       const place = placeOf(users, username);
       changed = change(users[place] ?? unknownUser(username));
       refuseTaken(users.toSpliced(place, 1), changed);
@@ -56,13 +55,22 @@ export class UserRecords {
     return changed ?? unknownUser(username);
   }
 
-  /** Throws `not-found`, and the errors of `check`, which gets the current record. */
   async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
-    await this.#document.update(({ users }) => {
+    await this.#update(({ users }) => {
       const place = placeOf(users, username);
       check?.(users[place] ?? unknownUser(username));
       users.splice(place, 1);
     });
+  }
+
+  watch(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async #update(change: (draft: UsersFile) => void): Promise<void> {
+    await this.#document.update(change);
+    for (const listener of this.#listeners) listener();
   }
 
   /** The document is a new object after every change, so the index is valid for the same object. */
@@ -79,8 +87,8 @@ export class UserRecords {
 }
 
 /** Throws a start error that names the file when it is invalid. */
-export async function openUserRecords(file: string): Promise<UserRecords> {
-  return new UserRecords(await openDocument({ file, schema: UsersFile, initial: { users: [] } }));
+export async function openUserRecords(file: string): Promise<FileUserRecords> {
+  return new FileUserRecords(await openDocument({ file, schema: UsersFile, initial: { users: [] } }));
 }
 
 function placeOf(users: readonly Draft[], username: string): number {
@@ -92,7 +100,7 @@ function unknownUser(username: string): never {
   throw problem('not-found', `There is no user ${username}.`);
 }
 
-function refuseTaken(others: readonly Draft[], { username, aliases }: UserRecord): void {
+function refuseTaken(others: readonly UserRecord[], { username, aliases }: UserRecord): void {
   const wanted = new Set([username, ...aliases]);
   for (const other of others) {
     const taken = [other.username, ...other.aliases].find((name) => wanted.has(name));

@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import { isPasswordHash, maxPasswordCharacters, minPasswordCharacters } from '../../core/auth/password.js';
 import type { MailUser } from '../../core/contracts/directory.js';
+import type { UserRecord } from '../../core/contracts/user-records.js';
 import { parseAddress, parseDomain } from '../../core/mime/address.js';
 import { type InvalidPlace, isProblem, problem, type Problem } from '../../core/problem.js';
 
 /** A user in `users.json`. */
-export const UserRecord = z.strictObject({
+const StoredUser = z.strictObject({
   username: z.string().refine(isUsername, 'must be local@domain in lower case'),
   /** Null: the user cannot sign in. */
   passwordHash: z
@@ -18,10 +19,9 @@ export const UserRecord = z.strictObject({
   disabled: z.boolean(),
   createdAt: z.iso.datetime(),
 });
-export type UserRecord = Readonly<z.output<typeof UserRecord>>;
 
 /** The whole file: each name, of a user or an alias, belongs to one user. */
-export const UsersFile = z.strictObject({ users: z.array(UserRecord) }).superRefine(({ users }, context) => {
+export const UsersFile = z.strictObject({ users: z.array(StoredUser) }).superRefine(({ users }, context) => {
   const seen = new Set<string>();
   for (const [index, { username, aliases }] of users.entries()) {
     for (const name of [username, ...aliases]) {
@@ -32,7 +32,6 @@ export const UsersFile = z.strictObject({ users: z.array(UserRecord) }).superRef
 });
 export type UsersFile = z.output<typeof UsersFile>;
 
-/** Records are immutable: a changed user has a new one. */
 const shown = new WeakMap<UserRecord, MailUser>();
 
 /** The user for other plugins, without the password. */

@@ -10,6 +10,8 @@ import { until } from '../support/until.js';
 
 const suite = suiteEnding();
 
+const node = '01k7m3v9q0000abcdefg';
+
 /** Which component of health tells of which folders. */
 const watched: Readonly<Record<string, readonly string[]>> = {
   'data folder': ['config', 'idempotency', 'logs', 'spool', 'uploads'],
@@ -17,7 +19,7 @@ const watched: Readonly<Record<string, readonly string[]>> = {
   'client-uploads folder': ['client-uploads'],
   'drafts folder': ['drafts'],
   'heapdumps folder': ['heapdumps'],
-  'mail folder': ['mail', 'mail/.intents'],
+  'mail folder': ['mail', 'mail/.intents', `mail/.intents/${node}`],
   'trace folder': ['trace'],
   'traffic folder': ['traffic'],
 };
@@ -55,6 +57,7 @@ describe('what is in a folder of the server and of nobody there', () => {
         await mkdir(join(folder, 'data', place), { recursive: true });
         for (const [name, make] of Object.entries(odd)) await make(join(folder, 'data', place, name));
       }
+      await writeFile(join(folder, 'data', 'node.json'), JSON.stringify({ id: node }));
       found = await pictureOf(join(folder, 'data'));
     });
   });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { pipeline, type Readable, Transform, type TransformCallback } from 'node:stream';
 import type { Clock } from '../../clock.js';
 import { writeFileAtomic } from '../../disk/atomic.js';
+import type { KeptAnswer, KeptAnswers } from '../../contracts/http-records.js';
 import type { Log } from '../../log/log.js';
 import { problem } from '../../problem.js';
 import type { Context, Next, ReadBody, Middleware } from '../exchange.js';
@@ -15,24 +16,41 @@ const keptHeaders = ['Content-Type', 'Location', 'ETag', 'Cache-Control'];
  * For endpoints that say `idempotent`: work whose `Idempotency-Key` has an answer already is not done again. Keys of
  * different accounts, methods and paths have nothing to do with each other.
  */
-export function idempotency(answers: KeptAnswers): Middleware {
-  return function answerOnce(ctx: Context, next: Next) {
+export function idempotency(answersInForce: () => KeptAnswers): Middleware {
+  return async function answerOnce(ctx: Context, next: Next) {
     const key = ctx.get('Idempotency-Key');
     const { idempotent, method } = ctx.state.matched.route.endpoint;
-    if (idempotent !== true || key === '') return next();
+    if (idempotent !== true || key === '') {
+      await next();
+      return;
+    }
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
       throw problem('bad-request', 'The Idempotency-Key must be 1 to 255 printable ASCII characters without blanks.');
     }
     const scope = [ctx.state.exchange.account?.username ?? '', method, ctx.path, key];
-    return answers.alone(JSON.stringify(scope), async (name) => {
+    const name = createHash('sha256').update(JSON.stringify(scope)).digest('hex');
+    const answers = answersInForce();
+    const release = await answers.claim(name);
+    if (release === undefined) {
+      throw problem('conflict', {
+        detail: 'A request with this Idempotency-Key is still being worked on. Ask again in a moment.',
+        headers: { 'Retry-After': '1' },
+      });
+    }
+    try {
       const fingerprint = new Fingerprint(ctx.state.body, ctx.querystring);
       const kept = await answers.find(name);
-      if (kept !== undefined) return replay(ctx, kept, await fingerprint.digest());
+      if (kept !== undefined) {
+        replay(ctx, kept, await fingerprint.digest());
+        return;
+      }
       ctx.state.body = fingerprint.body;
       ctx.state.once = name.slice(0, 32);
       await next();
       if (isDone(ctx)) await answers.keep(name, { ...responseOf(ctx), fingerprint: await fingerprint.digest() });
-    });
+    } finally {
+      await release();
+    }
   };
 }
 
@@ -125,16 +143,7 @@ async function drained(stream: Readable): Promise<void> {
   for await (const chunk of stream) void chunk;
 }
 
-/** An answer as it went out. */
-interface KeptAnswer {
-  /** Of what was asked: the same key with another payload is a mistake. */
-  readonly fingerprint: string;
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
-}
-
-interface KeptAnswersInput {
+interface FileAnswersInput {
   readonly folder: string;
   readonly clock: Clock;
   readonly log: Log;
@@ -143,6 +152,7 @@ interface KeptAnswersInput {
 }
 
 const lifeMs = 24 * 3600 * 1000;
+const nameOf = (key: string): string => `${key}.json`;
 const named = /^[0-9a-f]{64}\.json$/;
 /** What may lie in the folder: answers, and what a dead process left of one. */
 export const keptAnswerNames: readonly RegExp[] = [named, /^\.[0-9a-f]{64}\.json\.[0-9a-z]{20}\.tmp$/];
@@ -152,11 +162,8 @@ interface Known {
   readonly bytes: number;
 }
 
-/**
- * Stored responses by Idempotency-Key, for a day, over restarts. The oldest are dropped when there are too many. A
- * response is stored before it is sent, and only when the work was done: a refused client may reuse its key.
- */
-export class KeptAnswers {
+/** Answers in files, kept over restarts. The oldest are dropped when there are too many. */
+export class FileAnswers implements KeptAnswers {
   readonly #folder: string;
   readonly #clock: Clock;
   readonly #log: Log;
@@ -167,7 +174,7 @@ export class KeptAnswers {
   readonly #known = new Map<string, Known>();
   #bytes = 0;
 
-  constructor({ folder, clock, log, most = 10_000, maxBytes = 256 * 1024 * 1024 }: KeptAnswersInput) {
+  constructor({ folder, clock, log, most = 10_000, maxBytes = 256 * 1024 * 1024 }: FileAnswersInput) {
     this.#folder = folder;
     this.#clock = clock;
     this.#log = log;
@@ -193,24 +200,17 @@ export class KeptAnswers {
     for (const { name, stat } of found) this.#note(name, { at: stat.mtimeMs, bytes: stat.size });
   }
 
-  /** Runs the task unless the key is in use. @throws Problem `conflict` */
-  async alone<T>(key: string, task: (name: string) => Promise<T>): Promise<T> {
-    const name = `${createHash('sha256').update(key).digest('hex')}.json`;
-    if (this.#running.has(name)) {
-      throw problem('conflict', {
-        detail: 'A request with this Idempotency-Key is still being worked on. Ask again in a moment.',
-        headers: { 'Retry-After': '1' },
-      });
-    }
-    this.#running.add(name);
-    try {
-      return await task(name);
-    } finally {
-      this.#running.delete(name);
-    }
+  claim(key: string): Promise<(() => Promise<void>) | undefined> {
+    if (this.#running.has(key)) return Promise.resolve(undefined);
+    this.#running.add(key);
+    return Promise.resolve(() => {
+      this.#running.delete(key);
+      return Promise.resolve();
+    });
   }
 
-  async find(name: string): Promise<KeptAnswer | undefined> {
+  async find(key: string): Promise<KeptAnswer | undefined> {
+    const name = nameOf(key);
     const known = this.#known.get(name);
     if (known === undefined || known.at + lifeMs <= this.#clock.now()) return undefined;
     try {
@@ -221,8 +221,8 @@ export class KeptAnswers {
     }
   }
 
-  /** Never rejects: the work is done, and its response is sent in any case. */
-  async keep(name: string, answer: KeptAnswer): Promise<void> {
+  async keep(key: string, answer: KeptAnswer): Promise<void> {
+    const name = nameOf(key);
     const text = JSON.stringify(answer);
     try {
       await writeFileAtomic(join(this.#folder, name), text);

@@ -5,6 +5,7 @@ import type { Clock } from '../../clock.js';
 import { InheritedSockets } from '../../net/inherited-sockets.js';
 import type { ServerCertificate } from '../../net/server-certificate.js';
 import { readPair, type TlsMaterial } from '../../net/tls-material.js';
+import type { KeptAnswers } from '../../contracts/http-records.js';
 import type { SignInHistory } from '../../contracts/sign-in-history.js';
 import type { Log } from '../../log/log.js';
 import type { PluginContext } from '../../plugin.js';
@@ -29,7 +30,7 @@ import type { AnyEndpoint, Method } from '../endpoint.js';
 import type { Account } from '../../contracts/accounts.js';
 import type { EndpointDescription } from '../../contracts/server.js';
 import type { ExchangeState, Middleware } from '../exchange.js';
-import { idempotency, KeptAnswers } from './idempotency.js';
+import { FileAnswers, idempotency } from './idempotency.js';
 import { Navigation, type NavigationLink, Notices, Pages, type PagesInput, type Side } from '../pages.js';
 import { compileRoute, namesake, type Route, RouteTable } from '../routes.js';
 import type { HttpSettings } from '../options.js';
@@ -60,6 +61,8 @@ export interface ShellInput {
   readonly uploadLimit: number;
   /** For `socket` of the settings. */
   readonly sockets?: InheritedSockets;
+  /** Answers by Idempotency-Key; default files in the data folder. */
+  readonly sharedAnswers?: () => KeptAnswers | undefined;
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
   /** For the HTTPS listener without key and cert; needed with `https` of the settings. */
@@ -118,7 +121,7 @@ class Shell implements HttpShell {
   readonly #pages: Pages;
   readonly #navigation = new Navigation();
   readonly #uploads: Uploads;
-  readonly #answers: KeptAnswers;
+  readonly #answers: FileAnswers;
   readonly #sessions: Sessions;
   readonly #access: AccessControl;
   readonly #audit: AuditSink;
@@ -168,7 +171,7 @@ class Shell implements HttpShell {
       hostname,
     });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
-    this.#answers = new KeptAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
+    this.#answers = new FileAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
     this.#sessions = new Sessions({
       file: join(input.dataRoot, 'sessions.json'),
       accounts: input.accounts,
@@ -356,7 +359,7 @@ class Shell implements HttpShell {
     app.use(routing.explainNotFound);
     app.use(negotiation());
     app.use(bodyParser(settings, () => this.#uploadLimit, this.#uploads));
-    app.use(idempotency(this.#answers));
+    app.use(idempotency(() => this.#input.sharedAnswers?.() ?? this.#answers));
     app.use(inputReader(access));
     app.use(refusedForms.showAgain);
     app.use(bodyValidator());

@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
-import { type Document, openDocument } from '../../../core/disk/document.js';
+import type { StoredDocument } from '../../../core/contracts/cluster.js';
+import { type Document, openStoredDocument } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
 
 /** Maximum number of controlled destinations. */
@@ -43,18 +45,14 @@ export interface DestinationControls {
   set(destination: string, control: Partial<DestinationControl>, by: string | null): Promise<RecordedControl>;
   /** Resets to the configuration. False when there was nothing to reset. */
   clear(destination: string): Promise<boolean>;
-  /** Called after each change with the destination. Returns the undo. */
+  /** Called after each change, also by another server, with the destination. Returns the undo. */
   onChange(listener: (destination: string) => void): () => void;
 }
 
-/** Opens the file. @throws a start error when it is invalid */
-export async function openDestinationControls(input: {
-  /** Absolute path of `destinations.json`. */
-  readonly file: string;
-  readonly clock: Clock;
-}): Promise<DestinationControls> {
+/** @throws a start error when the document is invalid */
+export async function openDestinationControls(stored: StoredDocument, clock: Clock): Promise<DestinationControls> {
   const initial: Stored = { destinations: {} };
-  return new StoredControls(await openDocument({ file: input.file, schema: Stored, initial }), input.clock);
+  return new StoredControls(await openStoredDocument(stored, { schema: Stored, initial }), clock);
 }
 
 const nothing: DestinationControl = { suspendedUntil: null, reason: null, maxConnections: null, ratePerMinute: null };
@@ -69,6 +67,7 @@ class StoredControls implements DestinationControls {
   constructor(document: Document<Stored>, clock: Clock) {
     this.#document = document;
     this.#clock = clock;
+    document.watch(() => this.#changedElsewhere());
   }
 
   get(destination: string): RecordedControl | undefined {
@@ -88,7 +87,7 @@ class StoredControls implements DestinationControls {
     const at = this.#clock.now();
     let recorded: RecordedControl = { ...nothing, destination: key, by, at };
     await this.#change(key, (controls) => {
-      recorded = { ...nothing, ...this.get(key), ...control, destination: key, by, at };
+      recorded = { ...nothing, ...controls.get(key), ...control, destination: key, by, at };
       if (isNothing(recorded)) controls.delete(key);
       else controls.set(key, recorded);
     });
@@ -108,15 +107,28 @@ class StoredControls implements DestinationControls {
   }
 
   async #change(destination: string, change: (controls: Map<string, RecordedControl>) => void): Promise<void> {
-    await this.#document.update(() => {
+    await this.#document.update((stored) => {
       const now = this.#clock.now();
-      const controls = new Map([...this.#all()].filter(([, control]) => inForce(control, now) !== undefined));
+      const controls = new Map<string, RecordedControl>();
+      for (const [key, control] of decode(stored)) {
+        const current = inForce(control, now);
+        if (current !== undefined) controls.set(key, current);
+      }
       change(controls);
       if (controls.size > maxControls)
         throw problem('invalid', `More than ${maxControls} destinations are controlled.`);
       return encode(controls);
     });
     for (const listener of this.#listeners) listener(destination);
+  }
+
+  #changedElsewhere(): void {
+    const before = this.#byDestination;
+    const after = this.#all();
+    for (const destination of new Set([...before.keys(), ...after.keys()])) {
+      if (isDeepStrictEqual(before.get(destination), after.get(destination))) continue;
+      for (const listener of this.#listeners) listener(destination);
+    }
   }
 
   /** Rebuilt only when the document was replaced: workers read it at every claim. */

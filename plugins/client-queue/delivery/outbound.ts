@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../../core/clock.js';
+import { type Duties, type PaceLimits, type SiteShares, undividedShares } from '../../../core/contracts/cluster.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
@@ -26,12 +27,14 @@ import type { RemoteAttemptContext } from './remote-attempt.js';
 import { ReplyClassification } from './reply-classification.js';
 import { RetrySchedule } from './retry-schedule.js';
 import { Scheduler } from './scheduler.js';
-import type { PaceLimits } from './site-pace.js';
 import { Sites } from './sites.js';
 
 interface OutboundInput {
   readonly queue: RelayQueue;
   readonly controls: DestinationControls;
+  /** Absent: this server is alone. */
+  readonly shares?: SiteShares | undefined;
+  readonly duties?: Duties | undefined;
   /** `forget`: drops cached DNS answers. */
   readonly finder: HopFinder & { forget?(): void };
   readonly local: LocalDelivery;
@@ -92,6 +95,7 @@ export class Outbound {
     this.#notices = new NoticeSender({
       ...shared,
       submission: input.submission,
+      duties: input.duties,
       hostname,
       metrics,
       from: `mailer-daemon@${hostname}`,
@@ -123,6 +127,7 @@ export class Outbound {
     this.#scheduler = new Scheduler({
       ...shared,
       controls,
+      shares: input.shares ?? undividedShares,
       sites: this.#sites,
       settings: () => settings.current,
       attempt: (lease, connections) => this.#runner.attempt(lease, connections),
@@ -153,7 +158,8 @@ export class Outbound {
 
   async housekeep(): Promise<void> {
     this.#scheduler.returnOverdue();
-    await this.#input.queue.housekeep(this.#input.clock.now());
+    const { queue, clock, duties } = this.#input;
+    if (duties?.has('queue.housekeeping') !== false) await queue.housekeep(clock.now());
     await this.#notices.run();
   }
 

@@ -77,7 +77,7 @@ class QueueDelivery implements Delivery {
     try {
       this.#prepared = await this.#context.queue.prepare(entry, message);
     } catch (error) {
-      if (isProblem(error) && error.problem === 'conflict' && this.#transaction.repeatable === true) return;
+      if (this.#isRepeated(error)) return;
       if (isProblem(error) && error.problem === 'unavailable') {
         throw problem('storage-full', { detail: error.message, cause: error });
       }
@@ -86,8 +86,18 @@ class QueueDelivery implements Delivery {
   }
 
   async commit(): Promise<readonly RecipientOutcome[]> {
-    await this.#prepared?.commit();
+    try {
+      await this.#prepared?.commit();
+    } catch (error) {
+      if (!this.#isRepeated(error)) throw error;
+      this.#prepared = undefined;
+    }
     return this.#routed.map(({ recipient }) => ({ recipient, outcome: 'delivered' }));
+  }
+
+  /** An earlier try has put it in, here or at another server of the same queue. */
+  #isRepeated(error: unknown): boolean {
+    return isProblem(error) && error.problem === 'conflict' && this.#transaction.repeatable === true;
   }
 
   complete(): void {

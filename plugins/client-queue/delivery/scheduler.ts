@@ -1,9 +1,10 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease, RelayQueue } from '../../../core/contracts/relay-queue-store.js';
+import type { PaceLimits, SiteShares } from '../../../core/contracts/cluster.js';
 import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import type { DestinationControls } from './destination-controls.js';
-import { type PaceLimits, RateAllowance, SitePace, takesNothing } from './site-pace.js';
+import { RateAllowance, SitePace, takesNothing } from './site-pace.js';
 import { siteLimits } from './destination.js';
 import type { Sites } from './sites.js';
 import type { AttemptResult } from './attempt-result.js';
@@ -13,6 +14,7 @@ type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destinati
 interface SchedulerInput {
   readonly queue: Pick<RelayQueue, 'claim' | 'nextDue' | 'onDue'>;
   readonly controls: Pick<DestinationControls, 'get' | 'onChange'>;
+  readonly shares: SiteShares;
   readonly sites: Pick<Sites, 'of' | 'onFound'>;
   readonly settings: () => SchedulerSettings;
   readonly clock: Clock;
@@ -43,7 +45,7 @@ const manyPaces = 1000;
 export class Scheduler {
   readonly #input: SchedulerInput;
   readonly #paces = new Map<string, SitePace>();
-  readonly #shares: DestinationShares;
+  readonly #destinations: DestinationLimits;
   readonly #undo: (() => void)[] = [];
   readonly #probes = new Probes();
   #running = false;
@@ -59,7 +61,7 @@ export class Scheduler {
 
   constructor(input: SchedulerInput) {
     this.#input = input;
-    this.#shares = new DestinationShares(input.controls, input.clock);
+    this.#destinations = new DestinationLimits(input);
   }
 
   /** Why fetching has stopped; undefined when all is well. */
@@ -77,7 +79,7 @@ export class Scheduler {
   ): { readonly connections: number; readonly busy: number; readonly recovering: boolean } | undefined {
     const pace = this.#paces.get(site);
     if (pace === undefined) return undefined;
-    return { connections: pace.connections(this.limits(site)), busy: pace.busy, recovering: pace.recovering };
+    return { connections: pace.connections(this.#share(site)), busy: pace.busy, recovering: pace.recovering };
   }
 
   start(): void {
@@ -89,6 +91,11 @@ export class Scheduler {
         this.#wake();
       }),
       this.#input.sites.onFound(() => this.#wake()),
+      this.#input.shares.onChange((site) => {
+        const pace = this.#paces.get(site);
+        if (pace !== undefined) this.#serve(site, pace);
+        this.#wake();
+      }),
     );
     this.#wake();
   }
@@ -146,16 +153,16 @@ export class Scheduler {
       limit,
       maxRecipients,
       leaseMs,
-      room: (destination) => this.#shares.room(destination),
+      room: (destination) => this.#destinations.room(destination),
       sites: { of: (name) => sites.of(name), room: (site) => this.#room(site) },
     });
     if (leases.length === limit) this.#again = true;
     for (const lease of leases) {
       this.#trying += 1;
-      this.#shares.fetched(lease.destination);
+      this.#destinations.fetched(lease.destination);
       const site = sites.of(lease.destination) ?? lease.destination;
       const pace = this.#paceOf(site);
-      pace.fetched(lease, this.limits(site));
+      pace.fetched(lease, this.#share(site));
       if (!pace.isProven) this.#probes.add(lease.token);
       this.#serve(site, pace);
     }
@@ -165,23 +172,30 @@ export class Scheduler {
 
   #room(site: string): number {
     const pace = this.#paceOf(site);
-    const room = pace.room(this.limits(site));
+    const limits = this.limits(site);
+    const room = pace.room(this.#input.shares.of(site, limits));
+    if (room <= 0 && !takesNothing(limits)) {
+      this.#input.shares.use(site, limits, { running: pace.running, waiting: true });
+    }
     return pace.isProven ? room : this.#probes.grant(room);
   }
 
   /** Starts fetched work as far as there are connections for it. */
   #serve(site: string, pace: SitePace): void {
+    const { shares } = this.#input;
     const limits = this.limits(site);
+    const share = shares.of(site, limits);
     this.#returnAll(pace.overdue(maxAheadMs));
-    for (let lease = pace.next(limits); lease !== undefined; lease = pace.next(limits)) {
+    for (let lease = pace.next(share); lease !== undefined; lease = pace.next(share)) {
       void this.#work(lease, pace, site);
     }
     // Suspended after they were fetched.
-    if (takesNothing(limits)) this.#returnAll(pace.unbegun(() => true));
+    if (takesNothing(share)) this.#returnAll(pace.unbegun(() => true));
+    shares.use(site, limits, { running: pace.running, waiting: pace.busy > pace.running });
   }
 
   async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
-    const tried = await this.#input.attempt(lease, Math.max(1, pace.connections(this.limits(site))));
+    const tried = await this.#input.attempt(lease, Math.max(1, pace.connections(this.#share(site))));
     pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.servers);
     this.#serve(site, pace);
     await this.#settle(lease, tried);
@@ -190,7 +204,7 @@ export class Scheduler {
   async #settle(lease: Lease, tried: AttemptResult): Promise<void> {
     this.#trying -= 1;
     this.#probes.ended(lease.token);
-    this.#shares.ended(lease.destination);
+    this.#destinations.ended(lease.destination);
     this.#settling += 1;
     this.#wake();
     await this.#input.settle(lease, tried);
@@ -254,7 +268,11 @@ export class Scheduler {
     this.#manyPaces = Math.max(manyPaces, 2 * this.#paces.size);
   }
 
-  /** Limits of a site: set by an operator, configured for it, or configured for all. */
+  #share(site: string): PaceLimits {
+    return this.#input.shares.of(site, this.limits(site));
+  }
+
+  /** Limits of a site for all servers together: set by an operator, configured for it, or configured for all. */
   limits(site: string): PaceLimits {
     const { controls, settings, clock } = this.#input;
     const { destination: usual, ...rest } = settings();
@@ -323,53 +341,64 @@ class Probes {
   }
 }
 
-/** Shares of single destinations in their site, and limits set by an operator. */
-class DestinationShares {
-  readonly #controls: Pick<DestinationControls, 'get'>;
-  readonly #clock: Clock;
+/** Limits of single destinations within their site, set by an operator. */
+class DestinationLimits {
+  readonly #input: Pick<SchedulerInput, 'controls' | 'shares' | 'clock'>;
   readonly #busy = new Map<string, number>();
   /** Those with a rate. */
   readonly #rates = new Map<string, RateAllowance>();
 
-  constructor(controls: Pick<DestinationControls, 'get'>, clock: Clock) {
-    this.#controls = controls;
-    this.#clock = clock;
-  }
-
-  isSuspended(destination: string): boolean {
-    const until = this.#controls.get(destination)?.suspendedUntil ?? null;
-    return until !== null && until > this.#clock.now();
+  constructor(input: Pick<SchedulerInput, 'controls' | 'shares' | 'clock'>) {
+    this.#input = input;
   }
 
   /** Remaining messages; `Infinity` without a limit. */
   room(destination: string): number {
-    const control = this.#controls.get(destination);
-    if (control === undefined) return Infinity;
-    if (this.isSuspended(destination)) return 0;
-    const most = control.maxConnections ?? Infinity;
-    const room = most - (this.#busy.get(destination) ?? 0);
-    return control.ratePerMinute === null
-      ? room
-      : Math.min(room, this.#rateOf(destination).left(control.ratePerMinute));
+    const limits = this.#limits(destination);
+    if (limits === undefined) return Infinity;
+    if (takesNothing(limits)) return 0;
+    const { maxConnections, ratePerMinute } = this.#input.shares.of(destination, limits);
+    const free = maxConnections - (this.#busy.get(destination) ?? 0);
+    const room = ratePerMinute === undefined ? free : Math.min(free, this.#rateOf(destination).left(ratePerMinute));
+    if (room <= 0) this.#report(destination, limits, true);
+    return room;
   }
 
   fetched(destination: string): void {
     this.#busy.set(destination, (this.#busy.get(destination) ?? 0) + 1);
-    const perMinute = this.#controls.get(destination)?.ratePerMinute ?? null;
-    if (perMinute === null) this.#rates.delete(destination);
+    const limits = this.#limits(destination);
+    if (limits?.ratePerMinute === undefined) this.#rates.delete(destination);
     else this.#rateOf(destination).take();
+    if (limits !== undefined) this.#report(destination, limits, false);
   }
 
   ended(destination: string): void {
     const left = (this.#busy.get(destination) ?? 1) - 1;
     if (left > 0) this.#busy.set(destination, left);
     else this.#busy.delete(destination);
+    const limits = this.#limits(destination);
+    if (limits !== undefined) this.#report(destination, limits, false);
+  }
+
+  #limits(destination: string): PaceLimits | undefined {
+    const control = this.#input.controls.get(destination);
+    if (control === undefined) return undefined;
+    const { maxConnections, ratePerMinute, suspendedUntil } = control;
+    return {
+      maxConnections: maxConnections ?? Infinity,
+      ratePerMinute: ratePerMinute ?? undefined,
+      suspended: suspendedUntil !== null && suspendedUntil > this.#input.clock.now(),
+    };
+  }
+
+  #report(destination: string, limits: PaceLimits, waiting: boolean): void {
+    this.#input.shares.use(destination, limits, { running: this.#busy.get(destination) ?? 0, waiting });
   }
 
   #rateOf(destination: string): RateAllowance {
     const known = this.#rates.get(destination);
     if (known !== undefined) return known;
-    const made = new RateAllowance(this.#clock);
+    const made = new RateAllowance(this.#input.clock);
     this.#rates.set(destination, made);
     return made;
   }

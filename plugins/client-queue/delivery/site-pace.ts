@@ -1,13 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/relay-queue-store.js';
+import type { PaceLimits } from '../../../core/contracts/cluster.js';
 import type { ServersTried } from './attempt-result.js';
-
-/** Current limits of a site. */
-export interface PaceLimits {
-  readonly maxConnections: number;
-  readonly ratePerMinute: number | undefined;
-  readonly suspended: boolean;
-}
 
 export const takesNothing = ({ suspended, maxConnections }: PaceLimits): boolean => suspended || maxConnections === 0;
 
@@ -57,6 +51,10 @@ export class SitePace {
   /** Fetched from the queue and not finished. */
   get busy(): number {
     return this.#running + this.#waiting.length;
+  }
+
+  get running(): number {
+    return this.#running;
   }
 
   /** True while single attempts probe the site. */

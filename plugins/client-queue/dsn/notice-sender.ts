@@ -2,6 +2,7 @@ import { targets } from '../../../core/contracts/targets.js';
 import type { Clock } from '../../../core/clock.js';
 import type { Entry, Notice, QueuedRecipient } from '../../../core/contracts/queue-entry.js';
 import type { RelayQueue } from '../../../core/contracts/relay-queue-store.js';
+import type { Duties } from '../../../core/contracts/cluster.js';
 import type { SubmissionService } from '../../../core/contracts/submission.js';
 import type { Log } from '../../../core/log/log.js';
 import { type Address, parseAddress } from '../../../core/mime/address.js';
@@ -23,6 +24,8 @@ interface NoticeSenderInput {
   readonly from: string;
   readonly destinationOf: (address: Address) => string;
   readonly metrics: Pick<OutboundMetrics, 'notice'>;
+  /** Absent: this server is alone. */
+  readonly duties: Duties | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -56,6 +59,7 @@ export class NoticeSender {
 
   /** Sends what is to be sent now. Never rejects; what could not be sent stays for the next time. */
   run(): Promise<void> {
+    if (this.#input.duties?.has('queue.notices') === false) return Promise.resolve();
     this.#again = true;
     this.#running ??= this.#runAll().finally(() => {
       this.#running = undefined;
@@ -143,7 +147,8 @@ export class NoticeSender {
     const id = noticeUid(entry.uid, notices);
     const content = await noticeMessage(entry, notices, id, this.#input);
     const sender = parseAddress(entry.sender ?? '');
-    const isFresh = !this.#tried.has(id) && notices.every(({ at }) => at > this.#since);
+    const isAlone = this.#input.duties === undefined;
+    const isFresh = isAlone && !this.#tried.has(id) && notices.every(({ at }) => at > this.#since);
     this.#tried.add(id);
     const hand = (hop?: Hop): Promise<unknown> =>
       this.#input.submission.submit({

@@ -1,7 +1,4 @@
 import { z } from 'zod';
-import { writeFileAtomic } from '../../../core/disk/atomic.js';
-import { unlessMissing } from '../../../core/disk/fault.js';
-import { readRegularText } from '../../../core/disk/file-layer.js';
 
 /** Policy of a domain for senders of mail to it (RFC 8461 §3.2). */
 interface StsPolicy {
@@ -65,22 +62,15 @@ const Stored = z.strictObject({ policies: z.record(z.string(), z.unknown()) });
 /** A fetched policy; `fetchedAt` in milliseconds since the epoch. */
 export type KeptPolicy = Readonly<z.output<typeof Kept>>;
 
-/**
- * The stored policies by domain, without invalid ones; empty when there is no file. @throws when the file cannot be
- * read or parsed
- */
-export async function readPolicies(file: string): Promise<ReadonlyMap<string, KeptPolicy>> {
-  const text = await unlessMissing(readRegularText(file));
-  const stored = text === undefined ? {} : Stored.parse(JSON.parse(text)).policies;
+/** The policies of `mta-sts.json` by domain, without invalid ones. @throws when the text cannot be parsed */
+export function parsePolicies(text: string): ReadonlyMap<string, KeptPolicy> {
   const policies = new Map<string, KeptPolicy>();
-  for (const [domain, written] of Object.entries(stored)) {
+  for (const [domain, written] of Object.entries(Stored.parse(JSON.parse(text)).policies)) {
     const { data } = Kept.safeParse(written);
     if (data !== undefined && (data.mode === 'none' || data.mx.length > 0)) policies.set(domain, data);
   }
   return policies;
 }
 
-/** Replaces the file; durable when it resolves. */
-export async function writePolicies(file: string, policies: Iterable<readonly [string, KeptPolicy]>): Promise<void> {
-  await writeFileAtomic(file, `${JSON.stringify({ policies: Object.fromEntries(policies) })}\n`);
-}
+export const formatPolicies = (policies: Iterable<readonly [string, KeptPolicy]>): string =>
+  `${JSON.stringify({ policies: Object.fromEntries(policies) })}\n`;

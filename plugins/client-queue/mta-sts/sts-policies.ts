@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
+import type { StoredDocument } from '../../../core/contracts/cluster.js';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import { allowsServer } from '../../../core/dns/mta-sts.js';
@@ -8,11 +9,11 @@ import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import { fetchPolicy, type PolicyFetchContext } from './policy-fetch.js';
 import { certificateFault, type ResultType } from '../tls-reports/tls-results.js';
-import { type KeptPolicy, parsePolicy, policyId, readPolicies, writePolicies } from './policy.js';
+import { type KeptPolicy, parsePolicies, parsePolicy, policyId, formatPolicies } from './policy.js';
 
 interface StsPoliciesInput {
-  /** Absolute path of `mta-sts.json`. */
-  readonly file: string;
+  /** `mta-sts.json`. */
+  readonly document: StoredDocument;
   readonly resolver: () => Resolver;
   readonly settings: () => Pick<ClientQueueSettings, 'mtaSts' | 'tls' | 'allowPrivateAddresses' | 'resolver'>;
   /** Called after each fetch. */
@@ -50,6 +51,8 @@ export class StsPolicies {
   readonly #asked = new Map<string, Promise<KeptPolicy | undefined>>();
   /** Running and waiting fetches. */
   readonly #fetching = new Map<string, { readonly id: string; readonly done: Promise<KeptPolicy | undefined> }>();
+  /** Of the document as it was last read or written. */
+  #version: number | undefined;
   #unsaved = false;
   #saving: Promise<void> = Promise.resolve();
   #complained = false;
@@ -58,18 +61,30 @@ export class StsPolicies {
     this.#input = input;
   }
 
-  /** Reads the file; an unreadable one is logged, and policies are fetched anew. */
+  /** Reads the document; an unreadable one is logged, and policies are fetched anew. */
   static async open(input: StsPoliciesInput): Promise<StsPolicies> {
     const policies = new StsPolicies(input);
-    try {
-      for (const [domain, policy] of await readPolicies(input.file)) policies.#kept.set(domain, policy);
-    } catch (error) {
-      input.log.warn(
-        { err: error, file: input.file },
-        'the policies of other domains cannot be read, and are fetched anew',
-      );
-    }
+    await policies.#load();
+    input.document.watch(() => {
+      policies.#saving = policies.#saving.then(() => policies.#load());
+    });
     return policies;
+  }
+
+  /** Adds the stored policies; of two for a domain the later one counts. */
+  async #load(): Promise<void> {
+    const { document, log } = this.#input;
+    try {
+      const found = await document.read();
+      this.#version = found?.version;
+      if (found === undefined) return;
+      for (const [domain, policy] of parsePolicies(found.text)) {
+        if (policy.fetchedAt > (this.#kept.peek(domain)?.fetchedAt ?? -1)) this.#kept.set(domain, policy);
+      }
+    } catch (error) {
+      const fields = { err: error, file: document.place };
+      log.warn(fields, 'the policies of other domains cannot be read, and are fetched anew');
+    }
   }
 
   /** The policy in force for a domain. Looks it up and fetches it when due. Never rejects. */
@@ -111,16 +126,24 @@ export class StsPolicies {
   async #save(): Promise<void> {
     if (!this.#unsaved) return;
     this.#unsaved = false;
-    const { clock, file, log } = this.#input;
+    const { clock, document, log } = this.#input;
     // Tolerates a clock that is less than a day ahead.
     const since = clock.now() - dayMs;
     const worth = [...this.#kept.entries()].filter(([, kept]) => since < endOf(kept)).toReversed();
     try {
-      await writePolicies(file, worth);
+      const version = await document.replace(formatPolicies(worth), this.#version);
       this.#complained = false;
+      if (version !== undefined) this.#version = version;
+      else {
+        // Another server was quicker.
+        this.#unsaved = true;
+        await this.#load();
+        await this.#save();
+      }
     } catch (error) {
       this.#unsaved = true;
-      if (!this.#complained) log.warn({ err: error, file }, 'the policies of other domains cannot be written down');
+      const fields = { err: error, file: document.place };
+      if (!this.#complained) log.warn(fields, 'the policies of other domains cannot be written down');
       this.#complained = true;
     }
   }

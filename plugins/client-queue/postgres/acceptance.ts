@@ -17,6 +17,8 @@ import type { Turns } from './turns.js';
 const partBytes = 256 * 1024;
 const together = 64;
 const bytesTogether = 4 * 1024 * 1024;
+/** Messages that wait for a database that is away; further ones are refused at once. */
+const mostWaiting = 500;
 const firstPauseMs = 100;
 const longestPauseMs = 2000;
 
@@ -41,7 +43,9 @@ interface Accepting {
   readonly birth: string;
 }
 
-type Accepted = 'new' | 'taken' | 'withdrawn';
+const away = 'The queue cannot be written now; try again later.';
+
+type Accepted = 'new' | 'taken' | 'refused';
 
 /** Takes mail in: 250 may be sent when the transaction with the entry has committed. */
 export class Acceptance {
@@ -49,6 +53,7 @@ export class Acceptance {
   readonly #preparing = new Set<string>();
   readonly #recent = new LRUCache<string, true>({ max: 10_000 });
   readonly #batches: Batches<Accepting, Accepted>;
+  #isAway = false;
   /** Of commits without an answer: not to be delivered when they turn out to have happened. */
   readonly #doubtful = new Map<string, string>();
 
@@ -69,9 +74,11 @@ export class Acceptance {
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
+    if (this.#isAway && this.#batches.size >= mostWaiting) throw problem('unavailable', away);
     // Another node may know it: then the commit says so.
     if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
-    if (this.#preparing.has(uid)) throw problem('unavailable', 'It is being handed in at this moment; try again later.');
+    if (this.#preparing.has(uid))
+      throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
     try {
       const entry = { ...given, size: message.size - message.traceOffset };
@@ -86,7 +93,8 @@ export class Acceptance {
   /** The message if it is small; a larger one is stored. */
   async #content(uid: string, message: SpooledMessage): Promise<Buffer | undefined> {
     const size = message.size - message.traceOffset;
-    if (size <= partBytes) return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
+    if (size <= partBytes)
+      return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
     let part = 0;
     let chunks: Buffer[] = [];
     let bytes = 0;
@@ -122,6 +130,7 @@ export class Acceptance {
         if (state !== 'prepared') throw problem('conflict', 'It was committed or taken back before.');
         state = 'ended';
         const accepted = await this.#batches.add(accepting).finally(() => this.#preparing.delete(entry.uid));
+        if (accepted === 'refused') throw problem('unavailable', 'The queue cannot take this message.');
         if (accepted === 'taken') throw problem('conflict', 'There is such an entry already.');
         state = 'committed';
         this.#recent.set(entry.uid, true);
@@ -142,7 +151,8 @@ export class Acceptance {
   }
 
   async #removeBody(uid: string): Promise<void> {
-    const text = 'delete from postern.body b where uid = $1 and not exists (select 1 from postern.entry e where e.uid = b.uid)';
+    const text =
+      'delete from postern.body b where uid = $1 and not exists (select 1 from postern.entry e where e.uid = b.uid)';
     // Housekeeping finds what stays.
     await this.#input.cluster.database.query('bodies', text, [uid]).catch(() => undefined);
   }
@@ -173,15 +183,18 @@ export class Acceptance {
     const until = cluster.clock.monotonic() + patienceMs;
     for (let ms = firstPauseMs, isSent = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
       try {
-        return await this.#insert(items);
+        const accepted = await this.#insert(items);
+        this.#isAway = false;
+        return accepted;
       } catch (error) {
         const { code } = error as { readonly code?: unknown };
         if (typeof code === 'string' && code.startsWith('22')) return this.#writeEach(items, error);
+        this.#isAway = true;
         isSent ||= !isProblem(error);
         if (cluster.clock.monotonic() + ms >= until) {
           // Whoever gets 451 sends it again: what has committed nevertheless is withdrawn.
           if (isSent) for (const { entry, birth } of items) this.#doubtful.set(entry.uid, birth);
-          throw problem('unavailable', { detail: 'The queue cannot be written now; try again later.', cause: error });
+          throw problem('unavailable', { detail: away, cause: error });
         }
         await pause(ms, undefined, { ref: false });
       }
@@ -200,7 +213,7 @@ export class Acceptance {
     return halves.flatMap((half, index) => {
       if (half.status === 'fulfilled') return half.value;
       const refused = index === 0 ? items.slice(0, middle) : items.slice(middle);
-      return refused.map((): Accepted => 'withdrawn');
+      return refused.map((): Accepted => 'refused');
     });
   }
 

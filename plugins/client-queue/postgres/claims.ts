@@ -230,28 +230,34 @@ export class Claims {
     { options: { leaseMs }, session }: Claiming,
   ): readonly Lease[] {
     const deadline = this.#cluster.clock.monotonic() + leaseMs;
-    return Array.from(grouped(rows, ({ token }) => token), ([token, those]) => {
-      const [first] = those;
-      const envelope = first && envelopes.get(first.uid);
-      if (first === undefined || envelope === undefined) throw problem('internal', 'A lease has no entry.');
-      const lease: Lease = {
-        uid: first.uid,
-        recipients: those
-          .map(({ idx, address, attempts }) => ({ index: idx, address, attempts }))
-          .sort((one, other) => one.index - other.index),
-        destination: first.destination,
-        entry: acceptedOf(envelope),
-        token: Number(token),
-        manual: first.manual,
-        interrupted: those.some((row) => isInterrupted(row, envelope)),
-        holds: () => this.#cluster.mayEnd(session),
-      };
-      const addresses = lease.entry.recipients;
-      const named = lease.recipients.map((one) => ({ ...one, address: addresses[one.index]?.address ?? one.address }));
-      const whole = { ...lease, recipients: named };
-      this.held.set(whole.token, { lease: whole, session, deadline, isSuspect: first.lane === lanes.suspect });
-      return whole;
-    });
+    return Array.from(
+      grouped(rows, ({ token }) => token),
+      ([token, those]) => {
+        const [first] = those;
+        const envelope = first && envelopes.get(first.uid);
+        if (first === undefined || envelope === undefined) throw problem('internal', 'A lease has no entry.');
+        const lease: Lease = {
+          uid: first.uid,
+          recipients: those
+            .map(({ idx, address, attempts }) => ({ index: idx, address, attempts }))
+            .sort((one, other) => one.index - other.index),
+          destination: first.destination,
+          entry: acceptedOf(envelope),
+          token: Number(token),
+          manual: first.manual,
+          interrupted: those.some((row) => isInterrupted(row, envelope)),
+          holds: () => this.#cluster.mayEnd(session),
+        };
+        const addresses = lease.entry.recipients;
+        const named = lease.recipients.map((one) => ({
+          ...one,
+          address: addresses[one.index]?.address ?? one.address,
+        }));
+        const whole = { ...lease, recipients: named };
+        this.held.set(whole.token, { lease: whole, session, deadline, isSuspect: first.lane === lanes.suspect });
+        return whole;
+      },
+    );
   }
 }
 

@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import type { SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
-import { type Attempt, type EntryState, type NewEntry, type RecordedReply } from '../../../core/contracts/queue-entry.js';
+import {
+  type Attempt,
+  type EntryState,
+  type NewEntry,
+  type RecordedReply,
+} from '../../../core/contracts/queue-entry.js';
 import { applyChange, type Change, type ChangeDeps, keptAttempts } from '../queue/change.js';
 import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
 import { outcomesOf } from '../queue/ledger.js';
@@ -11,7 +16,16 @@ import { isWaiting, QueuedEntry, type RecipientRecord } from '../queue/queued-en
  * States as numbers in the table. The state of an entry is the least of its recipients: in flight, then waiting, then
  * failed.
  */
-export const stateNumbers = ['active', 'deferred', 'queued', 'held', 'bounced', 'expired', 'deleted', 'delivered'] as const;
+export const stateNumbers = [
+  'active',
+  'deferred',
+  'queued',
+  'held',
+  'bounced',
+  'expired',
+  'deleted',
+  'delivered',
+] as const;
 export const numberOf = (state: EntryState): number => stateNumbers.indexOf(state);
 const stateOf = (number: number): EntryState => stateNumbers[number] ?? 'held';
 
@@ -282,7 +296,8 @@ export class LockedEntries {
     applyChange(entry, change, this.#deps);
     for (const { index } of change.recipients ?? []) changed.indexes.add(index);
     // All that wait go to another lane, or come back from it.
-    if (change.crashes !== undefined) for (const one of entry.recipients) if (isWaiting(one)) changed.indexes.add(one.index);
+    if (change.crashes !== undefined)
+      for (const one of entry.recipients) if (isWaiting(one)) changed.indexes.add(one.index);
     if (lost && change.ended !== undefined) changed.lost.add(change.ended);
     if (change.attempt !== undefined) changed.attempts.push(change.attempt);
   }

@@ -27,7 +27,8 @@ const literal = (text: string): string => searchable(text).replaceAll(/[\\%_]/g,
 
 function conditionOf(filter: EntryFilter, now: number, values: Values): string {
   const tests = [stateTest(statesOf(filter), values)];
-  const momentOf = (age: number | string): number => Math.floor(typeof age === 'number' ? now - age * 1000 : Date.parse(age));
+  const momentOf = (age: number | string): number =>
+    Math.floor(typeof age === 'number' ? now - age * 1000 : Date.parse(age));
   const { olderThan, youngerThan, since, minAttempts, sender, q } = filter;
   if (olderThan !== undefined) tests.push(`e.queued_at <= ${values.add(momentOf(olderThan))}`);
   if (youngerThan !== undefined) tests.push(`e.queued_at > ${values.add(momentOf(youngerThan))}`);
@@ -156,7 +157,12 @@ export class EntrySearch {
         'read',
       );
       const before = cursor === undefined ? skipped > 0 : await exists(sql, `${where} and not (${beside})`, counted);
-      return { keys, rows: new Map(rows.map((one) => [one.entry.uid, one])), before, total: await this.#total(sql, filter) };
+      return {
+        keys,
+        rows: new Map(rows.map((one) => [one.entry.uid, one])),
+        before,
+        total: await this.#total(sql, filter),
+      };
     });
     return pageOf(found, { sort, order, limit, isBackwards });
   }
@@ -178,7 +184,10 @@ function besideTest(key: string, { key: at, uid }: DecodedCursor, descends: bool
 }
 
 async function exists(sql: SqlTransaction, where: string, values: readonly unknown[]): Promise<boolean> {
-  const [row] = await sql.query<{ is: boolean }>(`select exists (select 1 from postern.entry e where ${where}) as is`, values);
+  const [row] = await sql.query<{ is: boolean }>(
+    `select exists (select 1 from postern.entry e where ${where}) as is`,
+    values,
+  );
   return row?.is === true;
 }
 
@@ -191,7 +200,12 @@ interface Found {
 
 function pageOf(
   { keys, rows, before, total }: Found,
-  { sort, order, limit, isBackwards }: Required<Pick<ListOptions, 'sort' | 'order' | 'limit'>> & { isBackwards: boolean },
+  {
+    sort,
+    order,
+    limit,
+    isBackwards,
+  }: Required<Pick<ListOptions, 'sort' | 'order' | 'limit'>> & { isBackwards: boolean },
 ): EntryPage {
   const isMore = keys.length > limit;
   const shown = keys.slice(0, limit);

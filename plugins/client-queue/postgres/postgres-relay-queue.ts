@@ -71,6 +71,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   #damaged = 0;
   #scannedAt = -Infinity;
   #given = 0;
+  #fault: string | undefined;
   #closed = false;
 
   constructor(input: PostgresQueueInput) {
@@ -235,8 +236,11 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     }
     if (uids.length === 0) return [];
     // One that fails does not block the others.
-    const now = Math.floor(clock.now() * 1000 + (this.#given += 1) % 1000);
-    await database.query('pages', 'update postern.entry set notices_given_at = $1 where uid = any($2::text[])', [now, uids]);
+    const now = Math.floor(clock.now() * 1000 + ((this.#given += 1) % 1000));
+    await database.query('pages', 'update postern.entry set notices_given_at = $1 where uid = any($2::text[])', [
+      now,
+      uids,
+    ]);
     const rows = await this.#read(uids);
     return rows.flatMap((one) => {
       const entry = entryOf(one);
@@ -266,6 +270,18 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
       return locked;
     });
     this.#committed(entries);
+  }
+
+  /** The same, at any time: while the database is away, it says so in `complaint`. Never rejects. */
+  async look(): Promise<void> {
+    try {
+      await this.catchUp();
+      this.#fault = undefined;
+    } catch (error) {
+      if (this.#fault === undefined)
+        this.#input.log.warn({ err: error }, 'the queue in the database cannot be looked at');
+      this.#fault = 'The database of the queue does not answer: nothing is sent, and mail for others is not accepted.';
+    }
   }
 
   /** What others have put in or left, and what this node does not know. Called at the start and at intervals. */
@@ -349,7 +365,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   complaint(): string | undefined {
-    if (this.#damaged === 0) return undefined;
+    if (this.#fault !== undefined || this.#damaged === 0) return this.#fault;
     const messages = pluralize(this.#damaged, 'message is', 'messages are');
     return `${messages} held because of damage, or because a server ended while sending. See /client/queue/list?state=held`;
   }

@@ -70,8 +70,8 @@ const idPrefix = 'tls-report-';
 export const isTlsReport = ({ uid }: { readonly uid: string }): boolean => uid.startsWith(idPrefix);
 
 /** Id of the message that takes a report to an address: the same for the same report, so that it is sent once. */
-export function reportUid(day: string, domain: string, address: string): string {
-  const digest = createHash('sha256').update(`${domain} ${address}`).digest('hex').slice(0, 24);
+export function reportUid(day: string, domain: string, address: string, hostname: string): string {
+  const digest = createHash('sha256').update(`${domain} ${address} ${hostname}`).digest('hex').slice(0, 24);
   return `${idPrefix}${day.replaceAll('-', '')}-${digest}`;
 }
 

@@ -134,7 +134,7 @@ export class TlsReporter {
   }
 
   async #mail(day: string, report: TlsReport, to: Address): Promise<void> {
-    const { submission, clock } = this.#input;
+    const { submission, clock, hostname } = this.#input;
     const from = this.#contact();
     const content = reportMail(report, from, to, new Date(clock.now()));
     await submission.submit({
@@ -144,7 +144,7 @@ export class TlsReporter {
       content: async function* () {
         yield await Promise.resolve(content);
       },
-      id: reportUid(day, report.domain, to.address),
+      id: reportUid(day, report.domain, to.address, hostname),
     });
   }
 

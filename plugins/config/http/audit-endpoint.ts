@@ -1,7 +1,9 @@
 import { z } from 'zod';
+import type { AuditEntry, AuditPage, AuditQuery, AuditReader } from '../../../core/contracts/http-records.js';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
 import { auditWords } from '../audit-words.js';
-import { pathOf, readAudit, type AuditEntry, type AuditPage } from '../audit-trail.js';
+import { isProblem } from '../../../core/problem.js';
+import { pathOf, readAudit } from '../audit-trail.js';
 
 const word = (what: string) => z.string().trim().max(200).optional().describe(what);
 const time = (what: string) =>
@@ -46,8 +48,20 @@ const Entry = z.object({
   counts: z.record(z.string(), z.number()).optional(),
 });
 
-/** Changes over HTTP, with their accounts. */
-export function auditEndpoint(folder: string): AnyEndpoint {
+/**
+ * Changes over HTTP, with their accounts.
+ *
+ * @param folder of this server's audit log, which is read without a reader, or while that is unavailable
+ */
+export function auditEndpoint(folder: string, reader?: AuditReader): AnyEndpoint {
+  const readFiles = (query: AuditQuery) => readAudit(folder, query);
+  const read = async (query: AuditQuery): Promise<AuditPage> => {
+    if (reader === undefined) return readFiles(query);
+    return reader.read(query).catch((error: unknown) => {
+      if (!isProblem(error) || error.problem !== 'unavailable' || query.cursor !== undefined) throw error;
+      return readFiles(query);
+    });
+  };
   return defineEndpoint({
     method: 'GET',
     path: '/audit',
@@ -81,7 +95,7 @@ export function auditEndpoint(folder: string): AnyEndpoint {
       methods: [{ value: '', label: 'any' }, ...methods.map((method) => ({ value: method, label: method }))],
       listPath: request.listPath,
     }),
-    handle: ({ query: { result, ...query } }) => readAudit(folder, { ...query, ...(result !== 'all' && { result }) }),
+    handle: ({ query: { result, ...query } }) => read({ ...query, ...(result !== 'all' && { result }) }),
   });
 }
 

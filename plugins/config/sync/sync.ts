@@ -48,6 +48,8 @@ interface Trouble {
   readonly error: string;
 }
 
+const lookSoonMs = 300;
+
 /** Pulls configuration files from a source and applies them; after an error nothing has changed. */
 export class Sync {
   readonly #input: SyncInput;
@@ -56,6 +58,7 @@ export class Sync {
   #settings: SyncSettings | undefined;
   /** Opened once per settings: a web source caches what it has read. */
   #opened: { readonly settings: SyncSettings; readonly source: ConfigurationSource } | undefined;
+  #unwatch: (() => void) | undefined;
   /** Aborted when the source is replaced. */
   #left = new AbortController();
   #timer: NodeJS.Timeout | undefined;
@@ -81,11 +84,13 @@ export class Sync {
     [this.#lastAttempt, this.#lastSuccess, this.#seen, this.#skipped] = [null, null, undefined, []];
     this.#trouble = undefined;
     this.#offer.forget();
-    if (settings !== undefined) this.#schedule(300);
+    if (settings !== undefined) this.#schedule(lookSoonMs);
   }
 
   stop(): void {
     clearTimeout(this.#timer);
+    this.#unwatch?.();
+    this.#unwatch = undefined;
     this.#left.abort();
   }
 
@@ -152,8 +157,10 @@ export class Sync {
   async #look(settings: SyncSettings): Promise<PulledLayers> {
     const { timeoutSeconds, maxBytes } = settings;
     const signal = abortAfter(timeoutSeconds * 1000, this.#left.signal);
+    const source = this.#open(settings);
+    if (!signal.aborted) this.#unwatch ??= source.watch?.(() => this.#schedule(lookSoonMs));
     const pulled = await pullLayers({
-      source: this.#open(settings),
+      source,
       layers: this.#layers(settings),
       stored: this.#folder.stored(),
       bounds: { maxBytes, signal },
@@ -277,7 +284,7 @@ export class Sync {
         if (settings !== undefined && this.#settings === settings) this.#schedule(settings.intervalSeconds * 1000);
       };
       // The check of an earlier source ends soon.
-      if (this.#pulling) this.#schedule(300);
+      if (this.#pulling) this.#schedule(lookSoonMs);
       // The status, health and the log have the error.
       else this.pull({ by: 'sync', unasked: true }).then(next, next);
     }, ms).unref();

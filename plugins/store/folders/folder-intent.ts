@@ -6,7 +6,7 @@ import { faultCode, isMissing } from '../../../core/disk/fault.js';
 import { type FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
-import { filesNamed, type OwnEntry } from '../../../core/host/unknown-entries.js';
+import { filesNamed, type OwnEntry, type OwnFolders } from '../../../core/host/unknown-entries.js';
 import type { Clock } from '../../../core/clock.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Log } from '../../../core/log/log.js';
@@ -29,8 +29,14 @@ const FolderIntent = z.strictObject({
 
 /** Name of a temporary file that a killed `writeFileAtomic` leaves. */
 const tornName = /^\.[0-9a-z]{20}\.[0-9a-z]{20}\.tmp$/;
-/** Files that belong to the folder of intents. */
-export const isOwnIntent: OwnEntry = filesNamed(uniqueIdPattern, tornName);
+/** Intents, and what a killed write left of one. */
+const isIntent: OwnEntry = filesNamed(uniqueIdPattern, tornName);
+const isNode: OwnEntry = (entry) => entry.isDirectory() && uniqueIdPattern.test(entry.name);
+/** What belongs there below the root; an earlier version had its intents beside the folders of the nodes. */
+export const intentFolders = (node: string): OwnFolders => ({
+  '.intents': (entry) => isNode(entry) || isIntent(entry),
+  [`.intents/${node}`]: isIntent,
+});
 const defaultLockMs = 30_000;
 /** After a crash, an existing lock is probably from the same server. */
 const ownLockMs = 1000;
@@ -40,6 +46,8 @@ export type FolderIntent = z.output<typeof FolderIntent>;
 
 export interface IntentDeps {
   readonly root: string;
+  /** Id of this server, where several share the root. */
+  readonly node: string;
   readonly files: FileLayer;
   readonly sync: FolderSync;
   readonly clock: Clock;
@@ -57,11 +65,12 @@ export function hiddenDirectory(): string {
  */
 export class FolderIntents {
   readonly #deps: IntentDeps;
+  /** Of this server. Those of others may be under way. */
   readonly #folder: string;
 
   constructor(deps: IntentDeps) {
     this.#deps = deps;
-    this.#folder = join(deps.root, '.intents');
+    this.#folder = join(deps.root, '.intents', deps.node);
   }
 
   /** @param name of an intent to replace */
@@ -69,7 +78,7 @@ export class FolderIntents {
     const { files, sync } = this.#deps;
     await makeFolder(this.#folder, files, sync);
     const intent: FolderIntent = { domain: mailbox.domain, user: folderOfLocal(mailbox.user), ...steps };
-    await writeFileAtomic(this.#pathOf(name), JSON.stringify(intent), { files });
+    await writeFileAtomic(join(this.#folder, name), JSON.stringify(intent), { files });
     return name;
   }
 
@@ -77,8 +86,9 @@ export class FolderIntents {
    * Carries out the intent, then deletes it. Rejects with errors of the file system.
    * @param lockMs a subscription lock that is older is stale
    */
-  async carryOut(name: string, lockMs = defaultLockMs): Promise<void> {
-    const intent = FolderIntent.parse(JSON.parse(await readFile(this.#pathOf(name), 'utf8')));
+  async carryOut(name: string, lockMs = defaultLockMs, folder = this.#folder): Promise<void> {
+    const path = join(folder, name);
+    const intent = FolderIntent.parse(JSON.parse(await readFile(path, 'utf8')));
     const { files, sync, root } = this.#deps;
     const mailbox = join(root, intent.domain, intent.user);
     for (const [from, to] of intent.renames) await this.#rename(join(mailbox, from), join(mailbox, to));
@@ -86,16 +96,22 @@ export class FolderIntents {
     if (intent.subscriptions !== null) await this.#changeSubscriptions(mailbox, intent.subscriptions, lockMs);
     for (const directory of intent.remove) await removeTree(files, join(mailbox, directory));
     if (intent.remove.length > 0) await sync.sync(mailbox);
-    await files.unlink(this.#pathOf(name));
+    await files.unlink(path);
     // An intent that reappeared after a power cut would redo changes that were reverted since.
-    await sync.sync(this.#folder);
+    await sync.sync(folder);
   }
 
   /** Carries out the intents of a dead process. A failing one is kept and logged. */
   async resume(): Promise<void> {
-    for (const name of await this.#left()) {
+    // An earlier version has written them beside the folders of the nodes.
+    await this.#resume(join(this.#folder, '..'), isNode);
+    await this.#resume(this.#folder);
+  }
+
+  async #resume(folder: string, isOther: OwnEntry = () => false): Promise<void> {
+    for (const name of await this.#left(folder, isOther)) {
       try {
-        await this.carryOut(name, ownLockMs);
+        await this.carryOut(name, ownLockMs, folder);
         this.#deps.log.info({ intent: name }, 'a change of folders that was interrupted is complete');
       } catch (error) {
         this.#deps.log.error({ err: error, intent: name }, 'a change of folders could not be completed');
@@ -103,19 +119,19 @@ export class FolderIntents {
     }
   }
 
-  async #left(): Promise<readonly string[]> {
+  async #left(folder: string, isOther: OwnEntry): Promise<readonly string[]> {
     try {
-      const entries = await readdir(this.#folder, { withFileTypes: true });
+      const entries = (await readdir(folder, { withFileTypes: true })).filter((entry) => !isOther(entry));
       const names = entries.filter((entry) => entry.isFile()).map(({ name }) => name);
       // An intent that was still being written: none of its steps had begun.
-      for (const name of names.filter((one) => tornName.test(one))) await this.#deps.files.unlink(this.#pathOf(name));
+      for (const name of names.filter((one) => tornName.test(one))) await this.#deps.files.unlink(join(folder, name));
       const unknown = entries.filter((entry) => !entry.isFile()).map(({ name }) => name);
       if (unknown.length > 0) this.#deps.log.warn({ entries: unknown }, 'no changes of folders; left alone');
       return names.filter((name) => !name.startsWith('.')).toSorted();
     } catch (error) {
       if (isMissing(error)) return [];
       if (faultCode(error) !== 'ENOTDIR') throw error;
-      this.#deps.log.error({ folder: this.#folder }, 'a file stands where changes of folders are written down');
+      this.#deps.log.error({ folder }, 'a file stands where changes of folders are written down');
       return [];
     }
   }
@@ -143,10 +159,6 @@ export class FolderIntents {
       if (!isProblem(error)) throw error;
       this.#deps.log.warn({ err: error }, 'subscriptions were not changed');
     }
-  }
-
-  #pathOf(name: string): string {
-    return join(this.#folder, name);
   }
 }
 

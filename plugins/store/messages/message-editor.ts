@@ -299,6 +299,8 @@ interface StoreEditorInput {
   readonly reader: StoreReader;
   /** Absolute and resolved. */
   readonly root: string;
+  /** Id of this server, where several share the root. */
+  readonly node: string;
   readonly names: UniqueNames;
   /** Bytes; null for no quota. */
   readonly limitOf: (mailbox: MailboxName) => number | null | Promise<number | null>;
@@ -317,9 +319,9 @@ export interface StoreEditor {
 
 /** Opens the store, and completes changes of folders that a dead process began. */
 export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEditor> {
-  const { reader, root, names, limitOf, clock, log, files = nodeFiles } = input;
+  const { reader, root, node, names, limitOf, clock, log, files = nodeFiles } = input;
   const sync = folderSyncOf(files);
-  const intents = new FolderIntents({ root, files, sync, clock, log });
+  const intents = new FolderIntents({ root, node, files, sync, clock, log });
   await intents.resume();
   const quotas = new MailboxQuotas({
     files,

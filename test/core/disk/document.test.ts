@@ -3,7 +3,8 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { z } from 'zod';
-import { openDocument } from '../../../core/disk/document.js';
+import type { StoredDocument } from '../../../core/contracts/cluster.js';
+import { openDocument, openStoredDocument } from '../../../core/disk/document.js';
 import { isProblem, isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { FaultyFiles } from '../spool/faulty-files.js';
@@ -103,3 +104,44 @@ for (const [title, text, sentence] of [
     });
   });
 }
+
+/** A document that several servers change. */
+function sharedDocument() {
+  let current: { readonly text: string; readonly version: number } | undefined;
+  const listeners = new Set<() => void>();
+  const open = (): StoredDocument => ({
+    place: 'shared',
+    read: () => Promise.resolve(current),
+    replace: (text, version) => {
+      if (current?.version !== version) return Promise.resolve(undefined);
+      current = { text, version: (version ?? 0) + 1 };
+      return Promise.resolve(current.version);
+    },
+    watch: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  });
+  return {
+    open: () => openStoredDocument(open(), { schema, initial }),
+    ring: () => listeners.forEach((ring) => ring()),
+  };
+}
+
+test('a change is made again on what another server has written meanwhile', async () => {
+  const { open } = sharedDocument();
+  const [one, other] = [await open(), await open()];
+  await one.update((draft) => void draft.names.push('ann'));
+  await other.update((draft) => void draft.names.push('bob'));
+  await one.update((draft) => void draft.names.push('cid'));
+  assert.deepEqual(one.data.names, ['ann', 'bob', 'cid']);
+});
+
+test('watchers of a document learn what another server has changed', async () => {
+  const { open, ring } = sharedDocument();
+  const [one, other] = [await open(), await open()];
+  const seen = new Promise<readonly string[]>((resolve) => one.watch(() => resolve(one.data.names)));
+  await other.update((draft) => void draft.names.push('bob'));
+  ring();
+  assert.deepEqual(await seen, ['bob']);
+});

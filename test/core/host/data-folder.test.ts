@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { dataFormat, shareDataFolder, takeDataFolder } from '../../../core/host/data-folder.js';
+import { dataFormat, nodeIdOf, shareDataFolder, takeDataFolder } from '../../../core/host/data-folder.js';
 import { version } from '../../../core/host/installation.js';
 import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder, type Ending } from '../../support/temporary-folder.js';
@@ -56,5 +56,16 @@ describe('the format of the data folder', () => {
       await refuses(() => takeDataFolder(data), /format\.json cannot be understood/);
       assert.deepEqual(await readdir(data), ['format.json']);
     }
+  });
+});
+
+describe('the id of the node', () => {
+  it('is drawn once, and is another one in each data folder', async (t) => {
+    const data = await folderWith(t);
+    const id = await nodeIdOf(data);
+    assert.match(id, /^[0-9a-z]{20}$/);
+    assert.equal(await nodeIdOf(data), id);
+    assert.deepEqual(JSON.parse(await readFile(join(data, 'node.json'), 'utf8')), { id });
+    assert.notEqual(await nodeIdOf(await folderWith(t)), id);
   });
 });

@@ -3,6 +3,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isProblem, isStartError } from '../../../core/problem.js';
+import type { StoredDocument } from '../../../core/contracts/cluster.js';
+import { fileDocument } from '../../../core/disk/document.js';
 import { openDestinationControls } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder, type Ending } from '../../support/temporary-folder.js';
@@ -10,7 +12,7 @@ import { temporaryFolder, type Ending } from '../../support/temporary-folder.js'
 async function opened(test: Ending) {
   const file = join(await temporaryFolder(test), 'destinations.json');
   const clock = new HandClock();
-  const open = () => openDestinationControls({ file, clock });
+  const open = () => openDestinationControls(fileDocument(file), clock);
   return { file, clock, open, controls: await open() };
 }
 
@@ -85,4 +87,29 @@ test('a file that cannot be understood stops the start', async (t) => {
   const { file, open } = await opened(t);
   await writeFile(file, '{"destinations": 3}');
   await assert.rejects(open(), (error) => isStartError(error) && !isProblem(error));
+});
+
+test('what another server has set is in force, and listeners learn of it', async () => {
+  let current: { readonly text: string; readonly version: number } | undefined;
+  const watchers: (() => void)[] = [];
+  const document: StoredDocument = {
+    place: 'shared',
+    read: () => Promise.resolve(current),
+    replace: (text, version) => {
+      current = { text, version: (version ?? 0) + 1 };
+      return Promise.resolve(current.version);
+    },
+    watch: (watcher) => {
+      watchers.push(watcher);
+      return () => undefined;
+    },
+  };
+  const clock = new HandClock();
+  const here = await openDestinationControls(document, clock);
+  const elsewhere = await openDestinationControls(document, clock);
+  const heard = new Promise<string>((resolve) => here.onChange(resolve));
+  await elsewhere.set('a.example', { maxConnections: 3 }, 'ann');
+  for (const watcher of watchers) watcher();
+  assert.equal(await heard, 'a.example');
+  assert.equal(here.get('a.example')?.maxConnections, 3);
 });

@@ -223,3 +223,27 @@ test('success is reported where requested, unless the next server does it', asyn
     /RET=FULL ENVID=e1[^]*NOTIFY=SUCCESS ORCPT=rfc822;Ann\+2Bx@one\.example/,
   );
 });
+
+test('housekeeping and notices wait for the server that has the duty', async (t) => {
+  const own = new Set<string>();
+  const fixture = await refusing(t, { duties: { has: (name) => own.has(name) } });
+  const { uid } = await fixture.delivered({ to: ['a@one.example'] });
+  await fixture.entryWhen(uid, ({ notices }) => notices.length > 0);
+  await fixture.controls.set('two.example', { suspendedUntil: Infinity }, 'ops');
+  const held = await fixture.enqueue({ to: ['b@two.example'] });
+  await fixture.queue.mutate({ uids: [held] }, { operation: 'hold', until: 1 }, 0);
+  const stateOf = async () => (await fixture.queue.find(held))?.recipients[0]?.state;
+  await fixture.outbound.housekeep();
+  assert.equal(await stateOf(), 'held');
+  own.add('queue.housekeeping');
+  await fixture.outbound.housekeep();
+  assert.equal(await stateOf(), 'queued');
+  assert.equal(fixture.submissions.length, 0);
+  own.add('queue.notices');
+  await fixture.outbound.housekeep();
+  assert.deepEqual(
+    fixture.submissions.map(({ fresh }) => fresh),
+    [false],
+    'another server may have sent it already',
+  );
+});

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../../core/clock.js';
+import type { Duties } from '../../../core/contracts/cluster.js';
 import type { LocalDelivery, Parcel } from '../../../core/contracts/local-delivery.js';
 import type { Entry, NewEntry, NewRecipient } from '../../../core/contracts/queue-entry.js';
 import type { Submission } from '../../../core/contracts/submission.js';
@@ -9,6 +10,7 @@ import type { FoundHops, HopFinder, HopSearch } from '../../../core/dns/next-hop
 import { uniqueId } from '../../../core/disk/id.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
 import type { ClientDeadlines } from '../../../core/smtp/client/remote-server.js';
+import { fileDocument } from '../../../core/disk/document.js';
 import { openDestinationControls } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import type { RemoteAttemptContext } from '../../../plugins/client-queue/delivery/remote-attempt.js';
@@ -32,6 +34,7 @@ export interface OutboundFixtureOptions {
   readonly clock?: Clock;
   readonly mayAttempt?: LocalDelivery['mayAttempt'];
   readonly tlsResult?: RemoteAttemptContext['tlsResult'];
+  readonly duties?: Duties;
 }
 
 /** A sender's message on its way into the queue. */
@@ -63,7 +66,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     keepFinishedMs: 3_600_000,
     maxEntries: 100_000,
   });
-  const controls = await openDestinationControls({ file: join(folder, 'destinations.json'), clock });
+  const controls = await openDestinationControls(fileDocument(join(folder, 'destinations.json')), clock);
   const submissions: Submission[] = [];
   const parcels: Parcel[] = [];
   const metrics = new Metrics({ process: false });
@@ -95,6 +98,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     settings,
     metrics: metrics.scope('client-queue'),
     tlsResult: given.tlsResult,
+    duties: given.duties,
     ...(given.deadlines !== undefined && { deadlines: given.deadlines }),
     clock,
     log,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
+import { type SiteShares, undividedShares } from '../../../core/contracts/cluster.js';
 import type { RecordedControl } from '../../../plugins/client-queue/delivery/destination-controls.js';
 import { ClientQueueOptions } from '../../../plugins/client-queue/options.js';
 import { Scheduler } from '../../../plugins/client-queue/delivery/scheduler.js';
@@ -23,11 +24,16 @@ const nothing: RecordedControl = {
 
 interface Wishes {
   readonly leases: readonly Lease[];
+  readonly shares?: SiteShares;
   readonly attempt?: (lease: Lease) => Promise<AttemptResult>;
 }
 
 /** A scheduler whose queue gives these leases at the first claim; all are of one site. */
-function scheduled({ leases, attempt = () => Promise.reject(new Error('nobody tries it')) }: Wishes) {
+function scheduled({
+  leases,
+  shares = undividedShares,
+  attempt = () => Promise.reject(new Error('nobody tries it')),
+}: Wishes) {
   const clock = new HandClock();
   const settings = ClientQueueOptions.parse({});
   const controls = new Map<string, RecordedControl>();
@@ -51,6 +57,7 @@ function scheduled({ leases, attempt = () => Promise.reject(new Error('nobody tr
         return () => undefined;
       },
     },
+    shares,
     sites: { of: () => 'site:mx', onFound: () => () => undefined },
     settings: () => settings,
     clock,
@@ -179,4 +186,37 @@ test('sites that could not be reached are forgotten in time', () => {
   assert.deepEqual([pace.recovering, pace.isStale()], [true, false]);
   clock.advance(3600);
   assert.equal(pace.isStale(), true);
+});
+
+test('a site gets no more than the share of this server, which learns what is used and wanted', async () => {
+  let most = 0;
+  let changed: (site: string) => void = () => undefined;
+  const uses: { readonly running: number; readonly waiting: boolean }[] = [];
+  const shares: SiteShares = {
+    of: (_, limits) => ({ ...limits, maxConnections: Math.min(most, limits.maxConnections) }),
+    use: (site, { maxConnections }, use) => {
+      assert.deepEqual([site, maxConnections], ['site:mx', 20]);
+      uses.push(use);
+    },
+    onChange: (listener) => {
+      changed = listener;
+      return () => undefined;
+    },
+  };
+  const ends: (() => void)[] = [];
+  const attempt = () => new Promise<AttemptResult>((resolve) => ends.push(() => resolve(answered)));
+  const { asked, give } = scheduled({ leases: leasesOf(3), shares, attempt });
+  assert.equal(asked[0]?.sites?.room('site:mx'), 0);
+  assert.deepEqual(uses, [{ running: 0, waiting: true }]);
+  most = 1;
+  await give();
+  assert.equal(ends.length, 1);
+  assert.deepEqual(uses.at(-1), { running: 1, waiting: true });
+  most = 3;
+  changed('site:mx');
+  assert.equal(ends.length, 3);
+  assert.deepEqual(uses.at(-1), { running: 3, waiting: false });
+  for (const end of ends) end();
+  await setImmediate();
+  assert.deepEqual(uses.at(-1), { running: 0, waiting: false });
 });

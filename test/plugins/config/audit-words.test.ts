@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { auditPath } from '../../../core/log/file.js';
-import type { AuditEntry } from '../../../plugins/config/audit-trail.js';
+import type { AuditEntry } from '../../../core/contracts/http-records.js';
 import { auditWords } from '../../../plugins/config/audit-words.js';
 import { config } from '../../../plugins/config/index.js';
 import { configurationOf, openPluginSite } from '../plugin-site.js';

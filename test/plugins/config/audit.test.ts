@@ -5,7 +5,10 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { auditPath } from '../../../core/log/file.js';
 import { AuditFile } from '../../../core/http/shell/audit.js';
-import { readAudit, type AuditEntry } from '../../../plugins/config/audit-trail.js';
+import { type AuditEntry, auditReader, type AuditReader } from '../../../core/contracts/http-records.js';
+import { provide } from '../../../core/contracts/service.js';
+import { problem } from '../../../core/problem.js';
+import { readAudit } from '../../../plugins/config/audit-trail.js';
 import { config } from '../../../plugins/config/index.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { plantedSecrets } from '../../core/log/planted-secrets.js';
@@ -163,4 +166,25 @@ test('a search since a time ends at older entries, and finds those that a clock 
   );
   const page = await readAudit(folder, { limit: 50, since: '2026-11-21T12:00:00Z' });
   assert.deepEqual([ids(page.items), page.total, page.nextCursor], [[4, 2], 2, null]);
+});
+
+test('the page shows what another reader has, and the files of this server while that is unavailable', async (t) => {
+  let isThere = true;
+  const reader: AuditReader = {
+    read: ({ limit }) => {
+      if (!isThere) return Promise.reject(problem('unavailable', 'The database is away.'));
+      return Promise.resolve({ items: [entry(7)], total: 1, limit, nextCursor: 'next' });
+    },
+  };
+  const site = await openPluginSite(t, config, {
+    configuration: configurationOf([]),
+    lent: [provide(auditReader, reader)],
+  });
+  await mkdir(join(site.data, 'logs'), { recursive: true });
+  await writeFile(auditPath(join(site.data, 'logs'), 0), lines([entry(1)]));
+  const shown = async () => ids((await site.json('/audit'))['items'] as readonly AuditEntry[]);
+  assert.deepEqual(await shown(), [7]);
+  isThere = false;
+  assert.deepEqual(await shown(), [1]);
+  assert.equal((await site.get('/audit?cursor=next')).status, 503);
 });

@@ -19,16 +19,25 @@ const own = (sync: string, more = '') =>
 const folderSync = `{ source: './central', server: 'mail1', intervalSeconds: 86400 }`;
 const usualBase = `{ smtp: { limits: { recipients: 5 } } }`;
 
+/** What the sources of the site plugin have; it runs in this process. */
+const content = { recipients: 42, watchers: new Set<() => void>() };
+Object.assign(globalThis, { contentOfBucket: content });
+
 /** A site plugin that offers sources of a kind of its own. */
 const bucket = `
 import { configurationSources, definePlugin, z } from 'postern/plugin';
 export const bucket = definePlugin({
   name: 'bucket', options: z.strictObject({}), needs: { configurationSources },
   setup({ onClose }, { configurationSources }) {
-    const text = '{ smtp: { limits: { recipients: 42 } } }';
+    const { contentOfBucket: content } = globalThis;
+    const text = () => '{ smtp: { limits: { recipients: ' + content.recipients + ' } } }';
     onClose(configurationSources.add('bucket', ({ address }) => ({
       shown: address,
-      look: async () => ({ files: [{ name: 'base.json5' }], skipped: [], read: async () => Buffer.from(text), confirm: async () => {} }),
+      look: async () => ({ files: [{ name: 'base.json5' }], skipped: [], read: async () => Buffer.from(text()), confirm: async () => {} }),
+      watch: (listener) => {
+        content.watchers.add(listener);
+        return () => content.watchers.delete(listener);
+      },
     })));
   },
 });`;
@@ -389,4 +398,16 @@ test('a plugin may offer another kind of source', async () => {
   assert.deepEqual([state, source, recipients()], ['ok', 'bucket:mine', 42]);
   const { error } = await configure(`{ source: 'cellar:mine', intervalSeconds: 86400 }`);
   assert.match(error ?? '', /no source of the kind cellar/);
+});
+
+test('a source may say that something has changed, until it is left', async (t) => {
+  t.after(() => (content.recipients = 42));
+  const before = await configure(`{ source: 'bucket:mine', intervalSeconds: 86400 }`);
+  assert.equal(content.watchers.size, 1);
+  content.recipients = 43;
+  for (const changed of content.watchers) changed();
+  await until('another look', async () => ((await statusOf()).lastSuccess === before.lastSuccess ? undefined : true));
+  assert.equal(recipients(), 43);
+  await configure(folderSync);
+  assert.equal(content.watchers.size, 0);
 });

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import type { Ending } from '../../support/ending.js';
 import { dyingFiles } from './dying-files.js';
-import { EditingFixture } from './editing-fixture.js';
+import { EditingFixture, thisNode } from './editing-fixture.js';
 
 type Change = (fixture: EditingFixture) => Promise<unknown>;
 type Contents = Record<string, readonly string[]>;
@@ -146,4 +146,28 @@ suite('a process that dies at any step of a change', () => {
       oneOf(before, { ...before, B: [added] }),
     );
   });
+});
+
+test('a start completes the changes of this server and of an earlier version, and leaves those of others', async (t) => {
+  const fixture = await EditingFixture.open(t);
+  const { root } = fixture.reading;
+  const { domain, user } = fixture.mailbox;
+  const other = '01k7m3v9q0000zzzzzzz';
+  const intent = '01k7m3v9q1111abcdefg';
+  for (const [name, folder] of [
+    ['Own', join(root, '.intents', thisNode)],
+    ['Former', join(root, '.intents')],
+    ['Other', join(root, '.intents', other)],
+  ] as const) {
+    await fixture.reading.makeFolder(name);
+    const steps = { renames: [[`.${name}`, `.${name}-renamed`]], remove: [], subscriptions: null };
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, intent), JSON.stringify({ domain, user, ...steps }));
+  }
+  const restarted = await EditingFixture.over(fixture.reading);
+  assert.deepEqual((await restarted.folderNames()).toSorted(), ['Former-renamed', 'INBOX', 'Other', 'Own-renamed']);
+  assert.deepEqual((await readdir(join(root, '.intents'))).toSorted(), [thisNode, other].toSorted());
+  assert.deepEqual(await readdir(join(root, '.intents', other)), [intent]);
+  const there = await EditingFixture.over(fixture.reading, { node: other });
+  assert.deepEqual((await there.folderNames()).toSorted(), ['Former-renamed', 'INBOX', 'Other-renamed', 'Own-renamed']);
 });

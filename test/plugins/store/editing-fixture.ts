@@ -14,7 +14,11 @@ export interface EditingOptions {
   readonly files?: FileLayer;
   readonly quota?: number;
   readonly clock?: Clock;
+  /** Id of the server. */
+  readonly node?: string;
 }
+
+export const thisNode = '01k7m3v9q0000abcdefg';
 
 /** A mailbox on the disk with a reader and an editor of it. */
 export class EditingFixture {
@@ -39,6 +43,7 @@ export class EditingFixture {
     const editor = await openStoreEditor({
       reader: reading.reader,
       root: reading.root,
+      node: options.node ?? thisNode,
       names: new UniqueNames({ host: 'mail.example.org', clock }),
       limitOf: () => Promise.resolve(quota),
       clock,
@@ -83,7 +88,7 @@ export class EditingFixture {
   }
 
   async intents(): Promise<readonly string[]> {
-    return readdir(join(this.reading.root, '.intents')).catch(() => []);
+    return readdir(join(this.reading.root, '.intents', thisNode)).catch(() => []);
   }
 }
 

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { parseAddress } from '../../../core/mime/address.js';
+import { problem } from '../../../core/problem.js';
 import { UserDirectory } from '../../../plugins/users/directory.js';
 import { UsersOptions } from '../../../plugins/users/options.js';
-import { UserRecords } from '../../../plugins/users/user-records.js';
+import { FileUserRecords } from '../../../plugins/users/user-records.js';
 import { cheapHash } from '../../core/auth/cheap-hash.js';
 import { openSite, user, type SiteInput } from './users-site.js';
 
@@ -162,11 +163,12 @@ describe('authentication', () => {
 
   it('refuses a password that was changed while it was being checked', async () => {
     const now = { data: { users: [user('anna@example.org', { passwordHash: cheapHash('old') })] } };
-    const records = new UserRecords({
+    const records = new FileUserRecords({
       get data() {
         return { users: now.data.users.map((record) => ({ ...record, aliases: [] })) };
       },
       update: () => Promise.resolve(),
+      watch: () => () => undefined,
     });
     const directory = new UserDirectory({
       records,
@@ -179,5 +181,33 @@ describe('authentication', () => {
     const signingIn = directory.authenticate('anna', 'old');
     now.data = { users: [user('anna@example.org', { passwordHash: cheapHash('new') })] };
     assert.equal(await signingIn, undefined);
+  });
+
+  it('asks for hashes that its records do not have, and needs none for who signed in a moment ago', async (test) => {
+    const asked: string[] = [];
+    let isThere = true;
+    const { records, settings } = await openSite(test, {
+      users: [user('anna@example.org', { passwordHash: cheapHash('not this one') })],
+    });
+    const hashes = new Map([['anna@example.org', cheapHash('anna-secret')]]);
+    const directory = new UserDirectory({
+      records: Object.assign(records, {
+        hashOf: (username: string) => {
+          asked.push(username);
+          if (!isThere) return Promise.reject(problem('unavailable', 'The database is away.'));
+          return Promise.resolve(hashes.get(username) ?? null);
+        },
+      }),
+      settings,
+      configuration: { domains: ['example.org'], hostname: 'mx.example.org' },
+      clock: systemClock,
+    });
+    assert.equal(await directory.authenticate('anna', 'wrong'), undefined);
+    assert.equal(await directory.authenticate('eve', 'wrong'), undefined);
+    assert.equal((await directory.authenticate('anna', 'anna-secret'))?.username, 'anna@example.org');
+    assert.deepEqual(asked, ['anna@example.org', 'eve@example.org', 'anna@example.org']);
+    isThere = false;
+    assert.equal((await directory.authenticate('anna', 'anna-secret'))?.username, 'anna@example.org');
+    await assert.rejects(directory.authenticate('anna', 'wrong'), /away/);
   });
 });

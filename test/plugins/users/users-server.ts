@@ -7,7 +7,7 @@ import type { HealthCheck } from '../../../core/contracts/health.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { users as plugin } from '../../../plugins/users/index.js';
 import { UsersOptions } from '../../../plugins/users/options.js';
-import type { UserRecord } from '../../../plugins/users/user.js';
+import type { UserRecord } from '../../../core/contracts/user-records.js';
 import { openShell, type OpenedShell } from '../../core/http/opened-shell.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { silent } from './users-site.js';

@@ -6,8 +6,8 @@ import { isProblem, type ProblemName } from '../../../core/problem.js';
 import { UserDirectory } from '../../../plugins/users/directory.js';
 import { UsersOptions, type UsersSettings } from '../../../plugins/users/options.js';
 import { LocalRoster } from '../../../plugins/users/roster.js';
-import { openUserRecords, type UserRecords } from '../../../plugins/users/user-records.js';
-import type { UserRecord } from '../../../plugins/users/user.js';
+import { type FileUserRecords, openUserRecords } from '../../../plugins/users/user-records.js';
+import type { UserRecord } from '../../../core/contracts/user-records.js';
 import type { Ending } from '../../support/ending.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -29,7 +29,7 @@ export function user(username: string, given: Partial<UserRecord> = {}): UserRec
 export interface UsersSite {
   readonly folder: string;
   readonly file: string;
-  readonly records: UserRecords;
+  readonly records: FileUserRecords;
   readonly settings: UsersSettings;
   readonly directory: UserDirectory;
   readonly roster: LocalRoster;

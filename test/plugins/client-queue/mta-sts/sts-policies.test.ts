@@ -3,6 +3,7 @@ import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { z } from 'zod';
+import { fileDocument } from '../../../../core/disk/document.js';
 import { StsPolicies } from '../../../../plugins/client-queue/mta-sts/sts-policies.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
@@ -41,7 +42,7 @@ async function fixture(t: TestContext, given: object = {}) {
   const results: string[] = [];
   const open = () =>
     StsPolicies.open({
-      file,
+      document: fileDocument(file),
       resolver: () => resolver,
       settings: () => settings,
       fetched: (result) => results.push(result),

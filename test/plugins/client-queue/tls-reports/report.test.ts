@@ -125,10 +125,13 @@ describe('a report about TLS', () => {
   });
 
   test('has one id for each address, which no other message has', () => {
-    const uid = reportUid('2026-03-01', 'example.net', 'a@example.net');
+    const uidOf = (address: string, hostname = 'mx1.example.org') =>
+      reportUid('2026-03-01', 'example.net', address, hostname);
+    const uid = uidOf('a@example.net');
     assert.match(uid, /^[a-z0-9-]{1,64}$/);
-    assert.equal(uid, reportUid('2026-03-01', 'example.net', 'a@example.net'));
-    assert.notEqual(uid, reportUid('2026-03-01', 'example.net', 'b@example.net'));
+    assert.equal(uid, uidOf('a@example.net'));
+    assert.notEqual(uid, uidOf('b@example.net'));
+    assert.notEqual(uid, uidOf('a@example.net', 'mx2.example.org'));
     assert.ok(isTlsReport({ uid }));
     assert.ok(!isTlsReport({ uid: '01k7m3v9q0000abcdefg' }));
   });

@@ -1,0 +1,71 @@
+import type { Cluster, Documents, StoredDocument } from '../../core/contracts/cluster.js';
+
+const topic = 'document';
+
+/** Documents that all nodes share. */
+export class DatabaseDocuments implements Documents {
+  readonly #cluster: Cluster;
+  readonly #listeners = new Map<string, Set<() => void>>();
+  /** Versions that this node has seen. */
+  readonly #seen = new Map<string, number>();
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+    cluster.onRing(topic, (names) => {
+      for (const name of names ?? this.#listeners.keys()) this.#changed(name);
+    });
+  }
+
+  get(name: string): StoredDocument {
+    const { database } = this.#cluster;
+    return {
+      place: `the document ${name} of the cluster`,
+      read: async () => {
+        const [row] = await database.query<{ data: string; version: string }>(
+          'pages',
+          'select data, version from postern.document where name = $1',
+          [name],
+        );
+        if (row === undefined) return undefined;
+        const version = Number(row.version);
+        this.#seen.set(name, version);
+        return { text: row.data, version };
+      },
+      replace: async (text, version) => {
+        const [row] = await database.query<{ version: string }>(
+          'pages',
+          version === undefined
+            ? 'insert into postern.document (name, version, data) values ($1, 1, $2) on conflict do nothing returning version'
+            : 'update postern.document set data = $2, version = version + 1 where name = $1 and version = $3 returning version',
+          version === undefined ? [name, text] : [name, text, version],
+        );
+        if (row === undefined) return undefined;
+        this.#seen.set(name, Number(row.version));
+        this.#cluster.ring(topic, [name]);
+        return Number(row.version);
+      },
+      watch: (listener) => {
+        const listeners = this.#listeners.get(name) ?? new Set();
+        this.#listeners.set(name, listeners);
+        listeners.add(listener);
+        return () => listeners.delete(listener);
+      },
+    };
+  }
+
+  /** Finds what has changed though nobody rang. Called at intervals. */
+  async look(): Promise<void> {
+    const names = [...this.#listeners.keys()];
+    if (names.length === 0) return;
+    const rows = await this.#cluster.database.query<{ name: string; version: string }>(
+      'pages',
+      'select name, version from postern.document where name = any($1::text[])',
+      [names],
+    );
+    for (const { name, version } of rows) if (this.#seen.get(name) !== Number(version)) this.#changed(name);
+  }
+
+  #changed(name: string): void {
+    for (const listener of this.#listeners.get(name) ?? []) listener();
+  }
+}
