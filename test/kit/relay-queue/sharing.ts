@@ -5,7 +5,7 @@ import { accept, claimOne, entryOf, type OpenQueueHarness, type QueueHarness, ty
 
 /** What several servers see of one queue; nothing where each has its own. */
 export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
-  const shared = (title: string, run: (harness: QueueHarness, other: Other) => Promise<void>): void =>
+  const shared = (title: string, run: (harness: QueueHarness, other: Other) => Promise<void>): unknown =>
     test(title, async (t) => {
       const harness = await open(t);
       const other = await harness.another?.();
