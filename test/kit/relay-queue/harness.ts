@@ -32,8 +32,8 @@ export interface QueueHarness {
   /** Opens the same queue for another server. Absent where one server at a time has it. */
   another?(): Promise<{
     readonly queue: OpenedRelayQueue;
-    /** That server dies; resolves when the others know. */
-    die(): Promise<void>;
+    /** The store counts that server as dead, as when others have not heard of it; its process goes on and reaches the store. */
+    presumeDead(): Promise<void>;
   }>;
 }
 
