@@ -75,3 +75,30 @@ export interface Duties {
   has(name: string): boolean;
 }
 export const duties = service<Duties>('postern.duties');
+
+/** Attempts in a window of time. */
+export interface CountedAttempts {
+  /** When the window began, by `clock.monotonic()` of this process. */
+  readonly window: number;
+  readonly count: number;
+}
+
+/** What a limit of failed sign-ins has counted. */
+export interface AttemptCounts {
+  readonly windowSeconds: number;
+  /**
+   * Keys that were counted here since the last call, with their present windows; the first call has all. A count of 0 is
+   * a success: what was counted before is forgotten. What `merge` has added is not in it.
+   */
+  changes(most: number): readonly ({ readonly key: string } & CountedAttempts)[];
+  /** Replaces what other servers have counted for the key. */
+  merge(key: string, counts: readonly CountedAttempts[]): void;
+}
+
+/** The limits of failed sign-ins of this server: `http`, `http-clients`, `smtp`, `users`. */
+export interface AttemptLimits {
+  /** @param counts the present one: a reload may begin anew. Returns the undo. */
+  add(name: string, counts: () => AttemptCounts): () => void;
+  all(): ReadonlyMap<string, AttemptCounts>;
+}
+export const attemptLimits = service<AttemptLimits>('postern.attempt-limits');

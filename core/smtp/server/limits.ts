@@ -46,6 +46,11 @@ export class ClientLimits {
     return this.#sessions;
   }
 
+  /** Failed sign-ins by address. */
+  get attempts(): AttemptLimiter {
+    return this.#signIns;
+  }
+
   /** Keeps the sessions; failed sign-ins are counted anew when their limit or window changes. */
   reconfigure(settings: ClientLimitSettings): void {
     const { authFailuresPerAddress, authWindowSeconds } = this.#settings;
