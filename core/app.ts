@@ -18,7 +18,7 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
-import { keptAnswers } from './contracts/http-records.js';
+import { type KeptAnswers, keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
@@ -130,7 +130,7 @@ export interface App {
 
 /** Creates the services and starts the plugins; listeners open later. Closes what had started when a part fails. */
 export async function createApp(input: AppInput): Promise<App> {
-  const { clock, overrides: { timers = systemTimers, resolver, listenerHealth } = {} } = input;
+  const { clock, overrides: { timers = systemTimers, resolver } = {} } = input;
   const { data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
@@ -141,13 +141,9 @@ export async function createApp(input: AppInput): Promise<App> {
   const { pipeline, tracker, hosting } = openPipeline(input, { live, health, host: () => plugins });
   const certificate = await ServerCertificate.open(data, { hostname, now: clock.now() });
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
-  const audit = openAudit(input);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
-  const sharedAnswers = () => plugins.find(keptAnswers);
-  const limits = new AttemptLimitRegistry();
-  const shared = { metrics, signIns, certificate, attemptLimits: limits };
-  const http = openHttp(input, { ...shared, audit, health, sharedAnswers });
-  const smtp = openSmtp(input, { ...shared, spool, pipeline, health: listenerHealth ?? health });
+  const opened = { certificate, signIns, spool, pipeline, metrics, health };
+  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins.find(keptAnswers));
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -217,6 +213,20 @@ async function listenInTurn(
   await smtp.listen();
   void unknownEntries.look();
   http.compressAssets();
+}
+
+/** HTTP and SMTP, whose listeners open later. */
+function openProtocols(
+  input: AppInput,
+  opened: Omit<SmtpDeps, 'attemptLimits'>,
+  sharedAnswers: () => KeptAnswers | undefined,
+) {
+  const limits = new AttemptLimitRegistry();
+  const audit = openAudit(input);
+  const parts = { ...opened, attemptLimits: limits };
+  const http = openHttp(input, { ...parts, audit, sharedAnswers });
+  const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
+  return { http, smtp, audit, limits };
 }
 
 function openAudit({ configuration, log }: AppInput): AuditSink {

@@ -83,10 +83,10 @@ export class AttemptLimiter implements AttemptCounts {
     if (this.#counts.delete(key)) this.#note(key);
   }
 
-  changes(most: number): readonly ({ readonly key: string } & CountedAttempts)[] {
+  changes(max: number): readonly ({ readonly key: string } & CountedAttempts)[] {
     this.#changed ??= new Set(this.#counts.keys());
     const now = this.#clock.monotonic();
-    const keys = [...this.#changed].slice(0, most);
+    const keys = [...this.#changed].slice(0, max);
     for (const key of keys) this.#changed.delete(key);
     return keys.map((key) => {
       const { start, present } = this.#at(key, now);

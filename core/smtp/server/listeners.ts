@@ -77,8 +77,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const { hostname, spool, pipeline, log, clock, folder = '.', sweepMs = 1000 } = input;
   const shared = { hostname, spool, pipeline, clock, log };
   const metrics = new EngineMetrics(input.metrics);
-  const clients = new ClientLimits(input.settings.limits, clock);
-  input.attemptLimits?.add('smtp', () => clients.attempts);
+  const clients = new ClientLimits(input.settings.limits, clock, input.attemptLimits);
   const inForce = new ActiveSettings(input.settings, { ...input, folder, domains: input.domains ?? [] });
 
   const make =
