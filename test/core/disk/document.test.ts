@@ -145,3 +145,17 @@ test('watchers of a document learn what another server has changed', async () =>
   ring();
   assert.deepEqual(await seen, ['bob']);
 });
+
+test('what another server has written and this one does not understand stays, and is not replaced', async () => {
+  const { open, ring, stored } = sharedDocument();
+  const document = await open();
+  await document.update((draft) => void draft.names.push('ann'));
+  await stored.replace('{ "names": [], "newer": true }', 1);
+  ring();
+  await assert.rejects(
+    document.update((draft) => void draft.names.push('bob')),
+    /shared cannot be understood/,
+  );
+  assert.deepEqual(document.data.names, ['ann']);
+  assert.deepEqual(await stored.read(), { text: '{ "names": [], "newer": true }', version: 2 });
+});
