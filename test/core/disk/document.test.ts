@@ -122,10 +122,8 @@ function sharedDocument() {
       return () => listeners.delete(listener);
     },
   });
-  return {
-    open: () => openStoredDocument(open(), { schema, initial }),
-    ring: () => listeners.forEach((ring) => ring()),
-  };
+  const ring = (): void => listeners.forEach((listener) => listener());
+  return { open: () => openStoredDocument(open(), { schema, initial }), ring, stored: open() };
 }
 
 test('a change is made again on what another server has written meanwhile', async () => {
