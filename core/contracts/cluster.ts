@@ -44,7 +44,7 @@ export interface SiteShares {
    * What this server may use now. Called for each claim and attempt, and changes nothing. Less than before ends nothing
    * that runs.
    *
-   * @param site `site:mx.example.org`, or a destination that has limits of its own: `example.org`
+   * @param site `site:mx.example.org`, or a destination with limits: `example.org`
    * @param limits of all servers together
    */
   of(site: string, limits: PaceLimits): PaceLimits;
@@ -72,7 +72,7 @@ export const undividedShares: SiteShares = {
 
 /**
  * Work that one server of a cluster does for all: `queue.housekeeping`, `queue.notices`. Two servers may have a duty for
- * a moment: the work must bear to be done twice.
+ * a moment: the work may be done twice.
  */
 export interface Duties {
   /** Asked before each round of the work. */
@@ -124,3 +124,30 @@ export interface Cluster {
   onRing(topic: string, listener: (names: readonly string[] | null) => void): () => void;
 }
 export const cluster = service<Cluster>('postern.cluster');
+
+/** Attempts in a window of time. */
+export interface CountedAttempts {
+  /** When the window began, by `clock.monotonic()` of this process. */
+  readonly window: number;
+  readonly count: number;
+}
+
+/** What a limit of failed sign-ins has counted. */
+export interface AttemptCounts {
+  readonly windowSeconds: number;
+  /**
+   * Keys that were counted here since the last call, with their present windows; the first call has all. A count of 0 is
+   * a success: what was counted before is forgotten. What `merge` has added is not in it.
+   */
+  changes(max: number): readonly ({ readonly key: string } & CountedAttempts)[];
+  /** Replaces what other servers have counted for the key. */
+  merge(key: string, counts: readonly CountedAttempts[]): void;
+}
+
+/** The limits of failed sign-ins of this server: `http`, `http-clients`, `smtp`, `users`. */
+export interface AttemptLimits {
+  /** @param counts the present one: a reload may begin anew. Returns the undo. */
+  add(name: string, counts: () => AttemptCounts): () => void;
+  all(): ReadonlyMap<string, AttemptCounts>;
+}
+export const attemptLimits = service<AttemptLimits>('postern.attempt-limits');
