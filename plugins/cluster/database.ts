@@ -151,7 +151,7 @@ export class Database {
       ...(settings.password !== undefined && { password: settings.password }),
       application_name: `${applicationName}/${purpose}`,
       max: connections[purpose],
-      Client: TimedClient,
+      Client: TimedClient as unknown as new () => pg.ClientBase,
       query_timeout: queryTimeoutMs,
       idleTimeoutMillis: 0,
       keepAlive: true,
