@@ -79,9 +79,8 @@ export class RunningPlugin {
     this.#registrations.deactivate();
   }
 
-  /** Undefined for a service that its options have switched off: then `setup` returns null for it. */
   service(key: string): unknown {
-    return this.#result[key] ?? undefined;
+    return this.#result[key];
   }
 
   /** Undefined when the plugin cannot change while it runs. Calls run one after the other. */

@@ -1,40 +1,27 @@
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
-import type { Service } from '../../core/contracts/service.js';
 import { configuration } from '../../core/contracts/server.js';
 import { keptAnswers } from '../../core/contracts/http-records.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
-import { definePlugin, type PluginContext } from '../../core/plugin.js';
+import { definePlugin, type Plugin, type PluginContext } from '../../core/plugin.js';
 import { startError } from '../../core/problem.js';
 import type { ClusterNode } from './node.js';
 import { ClusterOptions } from './options.js';
 
-/** A service that is there when the cluster is configured. */
-const maybe = <T>(token: Service<T>): Service<T | null> => token as Service<T | null>;
-
-/** Several servers that are one service: they share a PostgreSQL. Without `database` this plugin does nothing. */
-export const clusterPlugin = definePlugin({
+/** Several servers that are one service: they share a PostgreSQL. Runs where it is configured. */
+const nodeOfCluster = definePlugin({
   name: 'cluster',
   options: ClusterOptions,
   needs: { configuration, attemptLimits },
-  provides: {
-    cluster: maybe(cluster),
-    documents: maybe(documents),
-    duties: maybe(duties),
-    siteShares: maybe(siteShares),
-    userRecords: maybe(userRecords),
-    keptAnswers: maybe(keptAnswers),
-  },
+  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
   async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
-    const { database } = options;
-    if (database === undefined) return alone;
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provide } = await import('./node-services.js');
     const { clock, log, onClose } = context;
     const node = new ClusterNode({
-      settings: { ...options, database },
+      settings: options,
       node: options.node ?? hostname,
       instance: await nodeIdOf(data),
       clock,
@@ -50,15 +37,7 @@ export const clusterPlugin = definePlugin({
   },
 });
 
-/** A server that is alone has files, and all limits and duties for itself. */
-const alone = {
-  cluster: null,
-  documents: null,
-  duties: null,
-  siteShares: null,
-  userRecords: null,
-  keptAnswers: null,
-};
+export const clusterPlugin: Plugin = { ...nodeOfCluster, whenConfigured: true };
 
 function lookAfter({ health, metrics }: PluginContext, node: ClusterNode): void {
   health.check('cluster', (): HealthReport => {
