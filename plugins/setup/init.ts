@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type CommandEnvironment, programName, type Terminal } from '../../core/cli/command.js';
-import { ProcessTerminal } from '../../core/cli/terminal.js';
+import { ProcessTerminal, withProgress } from '../../core/cli/terminal.js';
 import { asStorageProblem } from '../../core/disk/fault.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { configure } from '../../core/main.js';
@@ -70,7 +70,7 @@ export async function askNames(
 async function writeFirstFiles(folder: string, domain: string, hostname: string): Promise<readonly FirstFile[]> {
   try {
     await mkdir(folder, { recursive: true });
-    const keys = await makeKeys(folder, domain, 1);
+    const keys = await withProgress('Making the keys', () => makeKeys(folder, domain, 1));
     const write = async (path: string, text: () => string, mode: number): Promise<FirstFile> => ({
       path,
       written: await writeNew(join(folder, path), text, mode),
