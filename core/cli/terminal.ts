@@ -82,7 +82,7 @@ let isShowing = false;
 
 /**
  * Shows on a terminal what the work does and for how long: one line of the standard error, which is written anew and
- * removed at the end. Elsewhere it writes nothing. Of two at once, the outer one shows.
+ * removed at the end, or by `show('')`. Elsewhere it writes nothing. Of two at once, the outer one shows.
  */
 export async function withProgress<T>(
   about: string,
@@ -97,21 +97,26 @@ export async function withProgress<T>(
     output.write(`\r${line.padEnd(shown.length)}`);
     shown = line;
   };
+  const remove = (): void => {
+    if (shown === '') return;
+    write('');
+    output.write('\r');
+  };
   const timer = setInterval(() => {
     const passed = clock.monotonic() - startedAt;
-    if (passed >= progressAfterMs)
-      write(`${text} … ${Math.floor(passed / 1000)} s`.slice(0, (output.columns || 80) - 1));
+    if (passed < progressAfterMs || text === '') return;
+    write(`${text} … ${Math.floor(passed / 1000)} s`.slice(0, (output.columns || 80) - 1));
   }, progressEveryMs);
   isShowing = true;
   try {
-    return await work((next) => void (text = next));
+    return await work((next) => {
+      text = next;
+      if (next === '') remove();
+    });
   } finally {
     clearInterval(timer);
     isShowing = false;
-    if (shown !== '') {
-      write('');
-      output.write('\r');
-    }
+    remove();
   }
 }
 

@@ -25,6 +25,13 @@ test('progress is one line that is written anew, and nothing is left of it', asy
       show('Deleting: 1,200 of 5,000 entries');
       pass(3000);
       show('Done');
+      pass(100);
+      show('');
+      const before = output.written.length;
+      assert.deepEqual(output.written.slice(-2), [`\r${' '.repeat('Done … 5 s'.length)}`, '\r'], 'removed');
+      pass(1000);
+      assert.equal(output.written.length, before);
+      show('Done');
       pass(1000);
       await withProgress('Another', () => Promise.resolve(pass(5000)), { output, clock });
       return 'done';
@@ -35,9 +42,9 @@ test('progress is one line that is written anew, and nothing is left of it', asy
   assert.deepEqual(output.written.slice(0, 3), [
     '\rDeleting … 2 s',
     '\rDeleting: 1,200 of 5,000 entr',
-    `\rDone … 6 s${' '.repeat(19)}`,
+    `\rDone … 5 s${' '.repeat(19)}`,
   ]);
-  assert.deepEqual(output.written.slice(-2), [`\r${' '.repeat('Done … 11 s'.length)}`, '\r']);
+  assert.deepEqual(output.written.slice(-2), [`\r${' '.repeat('Done … 12 s'.length)}`, '\r']);
   assert.ok(!output.written.join('').includes('Another'));
   pass(5000);
   assert.equal(output.written.at(-1), '\r');

@@ -10,7 +10,7 @@ import JSON5 from 'json5';
 import { z } from 'zod';
 import { version } from '../../../core/host/installation.js';
 import { builtIns } from '../../../core/main.js';
-import { definePlugin, type Plugin } from '../../../core/plugin.js';
+import { definePlugin } from '../../../core/plugin.js';
 import {
   editorSchema,
   firstVersion,
@@ -83,10 +83,10 @@ describe('the version that brought a key', () => {
       group: z.strictObject({ key: z.int().default(1).describe('New.') }).meta({ since: '0.2' }),
     });
     const plugin = definePlugin({ name: 'x', options, setup: () => undefined });
-    const text = referenceText([plugin as Plugin]);
+    const text = referenceText([plugin]);
     assert.match(text, /^\| `plugins\.x\.old` .*\| Old\. \|$/m);
     assert.match(text, /^\| `plugins\.x\.group\.key` .*\| New\. Since 0\.2\. \|$/m);
-    assert.ok(!editorSchema([plugin as Plugin]).includes('since'));
+    assert.ok(!editorSchema([plugin]).includes('since'));
   });
 });
 
