@@ -121,6 +121,7 @@ describe('postern config', () => {
     assert.match(all, /^domains = \["acme\.org"\] {2}\(file: .*postern\.json5:2\)$/m);
     assert.match(all, /^http\.port = 8080 {2}\(default\)$/m);
     assert.match(all, /^http\.accounts\.0\.password = "••••"/m);
+    assert.match(all, /^http\.https is not set$/m);
     assert.ok(!all.includes('a long secret'));
     assert.equal((await setup(cwd, 'config', 'show', 'http.port')).split('\n').length, 1);
     const [port] = JSON.parse(await setup(cwd, 'config', 'show', 'http.port', '--json')) as [{ value: unknown }];
