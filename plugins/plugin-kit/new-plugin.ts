@@ -5,6 +5,7 @@ import { dirname, join, relative, sep } from 'node:path';
 import { kitVersion } from '../../core/host/declaration.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { startError } from '../../core/problem.js';
+import { columns, wrapped } from '../../core/text/columns.js';
 
 export interface NewPluginInput {
   readonly name: string;
@@ -72,23 +73,26 @@ async function writeWhole(folder: string, files: ReadonlyMap<string, string>): P
 }
 
 /** What to do with a new plugin, as text; `program` is the command here: `npx postern`. */
-export const nextSteps = ({ name, files, isCompiled }: WrittenPlugin, program: string): string =>
-  [
-    `./${name} is a plugin that works: ${files.join(', ')}.`,
+export function nextSteps({ name, files, isCompiled }: WrittenPlugin, program: string): string {
+  const steps = [
+    ...(isCompiled
+      ? [[`(cd ${name} && npm install && npm run build)`, 'compile it, as this Node.js runs no TypeScript']]
+      : []),
+    [`${program} plugin test ./${name}`, 'its own tests'],
+    [`${program} plugin check ./${name}`, 'what a start would say, without one'],
+    [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
+    [`${program} start`, `or ${program} reload, while the server runs`],
+  ];
+  return [
+    ...wrapped(`./${name} is a plugin that works: ${files.join(', ')}.`, columns),
     '',
     'Next',
-    ...[
-      ...(isCompiled
-        ? [[`(cd ${name} && npm install && npm run build)`, 'compile it, as this Node.js runs no TypeScript']]
-        : []),
-      [`${program} plugin test ./${name}`, 'its own tests'],
-      [`${program} plugin check ./${name}`, 'what a start would say, without one'],
-      [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
-      [`${program} start`, 'or, while the server runs: POST /config/reload, or kill -HUP'],
-    ].map(([step = '', does = '']) => `  ${step.padEnd(19 + program.length + name.length)} ${does}`),
+    ...steps.map(([step = '', does = '']) => `  ${step.padEnd(19 + program.length + name.length)} ${does}`),
     '',
-    `Its page is /${name}, its code ${name}/${files.includes('index.ts') ? 'index.ts' : 'index.js'}; docs/plugins.md says what else a plugin can do.`,
+    `Its page is /${name}, its code ${name}/${files.includes('index.ts') ? 'index.ts' : 'index.js'}. What else a plugin can do:`,
+    join(packageRoot, 'docs', 'plugins.md'),
   ].join('\n');
+}
 
 export type PluginLanguage = 'javascript' | 'typescript';
 
