@@ -1,3 +1,5 @@
+import { usageText } from './text/columns.js';
+
 /**
  * The only error that a client may see. Any other error is a local fault: over HTTP a 500 with nothing but its request
  * id, over SMTP `451 4.3.0`.
@@ -106,7 +108,7 @@ export function startError(sentence: string, cause?: unknown): StartError {
 
 /** A start error about a wrong command line: exit status 2. An array holds the lines of a correct one. */
 export function usageError(told: string | readonly string[], cause?: unknown): StartError {
-  const sentence = typeof told === 'string' ? told : ['Usage:', ...told.map((line) => `  ${line}`)].join('\n');
+  const sentence = typeof told === 'string' ? told : usageText(told);
   return Object.assign(startError(sentence, cause), { exitStatus: 2 } as const);
 }
 

@@ -2,6 +2,7 @@ import { lockOwner } from '../host/owner-call.js';
 import { configure, type StartOptions } from '../main.js';
 import { startError, usageError } from '../problem.js';
 import { answered, type CommandEnvironment, runningServer } from './command.js';
+import { withProgress } from './terminal.js';
 import { z } from 'zod';
 
 const Method = z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE']);
@@ -22,7 +23,8 @@ export async function callServer(
   if (!path.startsWith('/')) throw usageError(`A path begins with /, such as /health/extended: ${path}`);
   const { data } = await configure(options, environment);
   const owner = runningServer(await lockOwner(data));
-  const answer = answered(await owner(method, path, text === undefined ? undefined : parsed(text)), z.unknown());
+  const body = text === undefined ? undefined : parsed(text);
+  const answer = answered(await withProgress('Waiting for the server', () => owner(method, path, body)), z.unknown());
   if (answer !== undefined) environment.print(typeof answer === 'string' ? answer : JSON.stringify(answer, null, 2));
   return 0;
 }

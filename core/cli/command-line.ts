@@ -11,6 +11,7 @@ import {
 } from './command.js';
 import type { Plugin, PluginCommand } from '../plugin.js';
 import { usageError } from '../problem.js';
+import { columns, usageRow, usageText, wrapped } from '../text/columns.js';
 
 export interface CommandLine {
   /** Positional arguments: `['user', 'add', 'anna@example.org']`. */
@@ -128,9 +129,11 @@ export const coreCommands: readonly BuiltInCommand[] = [
   },
   {
     words: 'password hash',
+    flags: ['json'],
     summary: 'ask for a password and print its hash, for an account in the configuration',
-    run: async (_call, { print }) => {
-      print(await (await import('./terminal.js')).newPasswordHash());
+    run: async ({ flags }, { print }) => {
+      const passwordHash = await (await import('./terminal.js')).newPasswordHash();
+      print(flags.has('json') ? JSON.stringify({ passwordHash }, null, 2) : passwordHash);
       return 0;
     },
   },
@@ -221,7 +224,7 @@ export function helpOf(
   const flags = Object.assign({}, command?.ownFlags, ...own.map(({ ownFlags }) => ownFlags)) as Readonly<
     Record<string, OwnFlag>
   >;
-  return [...about, 'Usage:', ...lines.map((line) => `  ${line}`), ...ownFlagLines(flags)].join('\n');
+  return [...about, usageText(lines), ...ownFlagLines(flags)].join('\n');
 }
 
 function ownFlagLines(own: Readonly<Record<string, OwnFlag>> = {}): readonly string[] {
@@ -232,36 +235,45 @@ function ownFlagLines(own: Readonly<Record<string, OwnFlag>> = {}): readonly str
 }
 
 /** A longer one is on a line of its own. */
-const widestName = 34;
+const widestName = 24;
 
 /** Text of `postern --help`, with the commands of plugins. */
 export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plugin[]): string {
-  const commands = plugins.flatMap((plugin) => plugin.commands);
-  const listed = [
-    ...builtIn.map((command) => ({ name: synopsis(command), summary: command.summary })),
-    { name: 'completion SHELL', summary: completionSummary },
-    ...commands,
+  const rows = [
+    ...builtIn.map((command) => ({ synopsis: synopsis(command), summary: command.summary })),
+    { synopsis: 'completion SHELL', summary: completionSummary },
+    ...plugins
+      .flatMap((plugin) => plugin.commands)
+      .flatMap(({ usage: lines, summary: about }) =>
+        lines.map(usageRow).map(({ synopsis: words, summary }) => ({ synopsis: words, summary: summary || about })),
+      ),
   ];
-  const width = Math.max(...listed.map(({ name }) => name.length).filter((length) => length <= widestName)) + 2;
-  const line = (name: string, summary: string): string =>
-    name.length <= widestName ? `  ${name.padEnd(width)}${summary}` : `  ${name}\n  ${' '.repeat(width)}${summary}`;
+  const margin = ' '.repeat(widestName + 4);
+  const lines = rows.flatMap(({ synopsis: words, summary }) => {
+    const name = words.replace(/ \[--[^\]]*\]/g, '');
+    const [first = '', ...rest] = wrapped(summary, columns - margin.length);
+    const below = rest.map((line) => `${margin}${line}`);
+    if (name.length <= widestName) return [`  ${name.padEnd(widestName)}  ${first}`, ...below];
+    return [`  ${name}`, `${margin}${first}`, ...below];
+  });
   return [
     'Usage: postern COMMAND [OPTIONS]',
     '',
-    'Commands',
-    ...listed.map(({ name, summary }) => line(name, summary)),
+    'Commands; postern COMMAND --help has the options of one',
+    ...lines,
     '',
     'Options',
-    '  -c, --config FILE   configuration (JSON5); else POSTERN_CONFIG, ./postern.json5, /etc/postern/postern.json5',
+    '  -c, --config FILE   configuration (JSON5); else what POSTERN_CONFIG names,',
+    '                      ./postern.json5, /etc/postern/postern.json5',
     '  -d, --data DIR      data folder',
     '  --http-port N       port of the pages; 0 takes a free one',
     '  --smtp-port N       port of the first SMTP listener; 0 takes a free one',
     '  -v, --verbose       log to the terminal too, and print the plugins',
     '  -h, --help          this text; after a command, its own',
-    '  --json              machine-readable output, where a command has it',
+    '  --json              output for programs, of every command that prints data',
+    '  --dry-run           only say what would change, where a command has it',
     '  --version           the version',
     '',
     'Exit status: 0 done, 1 refused or failed, 2 wrong usage.',
-    ...commands.flatMap(({ name, usage: lines }) => ['', `postern ${name}`, ...lines.map((line) => `  ${line}`)]),
   ].join('\n');
 }

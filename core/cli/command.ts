@@ -121,7 +121,7 @@ export interface Terminal {
   readonly interactive: boolean;
   /** Writes one or more lines to the standard output; adds the line end. */
   print(text: string): void;
-  /** The answer without its line end, echoed; empty at the end of the input. */
+  /** Asks on the standard error. The answer without its line end, echoed; empty at the end of the input. */
   ask(question: string): Promise<string>;
   /** The same without echo. */
   askSecret(question: string): Promise<string>;

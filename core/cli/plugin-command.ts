@@ -6,7 +6,7 @@ import { configure } from '../main.js';
 import type { CommandEnvironment } from './command.js';
 import type { Plugin, PluginCommand } from '../plugin.js';
 import { usageError } from '../problem.js';
-import { ProcessTerminal } from './terminal.js';
+import { ProcessTerminal, withProgress } from './terminal.js';
 
 /**
  * Runs the command of a plugin that the first word names.
@@ -41,7 +41,7 @@ async function runAsOwner(
       configuration: { data, domains },
       terminal,
       clock: systemClock,
-      owner,
+      owner: owner && ((...request) => withProgress('Waiting for the server', () => owner(...request))),
     });
   } finally {
     terminal.close();

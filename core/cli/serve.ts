@@ -3,6 +3,7 @@ import { UncaughtErrors } from '../host/uncaught.js';
 import { start, type RunningServer, type StartOptions } from '../main.js';
 import type { CommandEnvironment } from './command.js';
 import { isProblem, sentenceOf } from '../problem.js';
+import { withProgress } from './terminal.js';
 import { redactText } from '../log/redact.js';
 
 /**
@@ -14,7 +15,7 @@ export async function serve(options: StartOptions, environment: CommandEnvironme
   let reload = (): Promise<void> => Promise.resolve();
   process.on('SIGHUP', () => void reload());
   const uncaught = handleUncaught();
-  const server = await start(options, environment);
+  const server = await startWithProgress(options, environment);
   uncaught.reportTo((error) => server.app.plugins.reportUncaught(error));
   reload = () => reloadBySignal(server, environment);
   const signal = await signalled;
@@ -23,6 +24,18 @@ export async function serve(options: StartOptions, environment: CommandEnvironme
   void nextSignal().then(() => process.exit(1));
   await server.stop();
   process.exit(0);
+}
+
+/** A large queue takes seconds. The log of `--verbose` says enough. */
+function startWithProgress(options: StartOptions, environment: CommandEnvironment): Promise<RunningServer> {
+  if (options.verbose === true) return start(options, environment);
+  return withProgress('Starting', (show) => {
+    const print = (text: string): void => {
+      show('');
+      environment.print(text);
+    };
+    return start(options, { ...environment, print });
+  });
 }
 
 /** Exits on errors that are not a plugin's. */

@@ -1,6 +1,14 @@
 import type { EffectiveValue, Origin } from '../contracts/server.js';
 import { MASK } from '../log/redact.js';
-import { childOutline, defaultOf, descriptionOf, isSecret, type Outline } from '../contracts/outline.js';
+import {
+  alternatives,
+  childOutline,
+  defaultOf,
+  descriptionOf,
+  isSecret,
+  knownKeys,
+  type Outline,
+} from '../contracts/outline.js';
 import { joinPath, type KeyPath, type FilePosition } from './positions.js';
 
 /** Origins of values that are not defaults. */
@@ -11,8 +19,8 @@ export interface Origins {
 }
 
 /**
- * Every key of `settings` below `base` with value, origin, default and description. Masks values that the schema marks
- * as secret.
+ * Every key of `settings` below `base` with value, origin, default and description, those that are not set among them.
+ * Masks values that the schema marks as secret.
  */
 export function effectiveValues(
   settings: unknown,
@@ -28,14 +36,15 @@ export function effectiveValues(
       found.push({ ...describe(key, at), value: value === undefined ? null : MASK, default: null, secret: true });
       return;
     }
+    const unset = unsetKeys(value, at);
     const entries = entriesOf(value);
-    if (entries === undefined) {
+    if (entries === undefined && unset.length === 0) {
       // Beside an option that has no default, and in a record, only the schema knows the others.
       const usual = defaultValue ?? (at && defaultOf(at)) ?? null;
       found.push({ ...describe(key, at), value: value ?? null, default: usual, secret: false });
       return;
     }
-    for (const [name, below] of entries) {
+    for (const [name, below] of [...(entries ?? []), ...unset]) {
       walk(below, memberAt(defaultValue, name), at && childOutline(at, name), joinPath(key, name));
     }
   }
@@ -67,6 +76,14 @@ function entriesOf(value: unknown): readonly (readonly [string, unknown])[] | un
   if (Array.isArray(value) && value.every((element) => typeof element !== 'object')) return undefined;
   const entries = Object.entries(value);
   return entries.length === 0 ? undefined : entries;
+}
+
+/** Keys of an object that its schema has; none where the schema has objects of several kinds. */
+function unsetKeys(value: unknown, at: Outline | undefined): readonly (readonly [string, undefined])[] {
+  if (at === undefined || typeof value !== 'object' || value === null || Array.isArray(value)) return [];
+  const [kind, ...others] = alternatives(at).filter(({ properties }) => properties !== undefined);
+  if (kind === undefined || others.length > 0) return [];
+  return knownKeys(kind).flatMap((name) => (Object.hasOwn(value, name) ? [] : [[name, undefined] as const]));
 }
 
 const memberAt = (value: unknown, name: string): unknown =>

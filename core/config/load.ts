@@ -175,7 +175,9 @@ function effective(
   origins: Origins,
 ): readonly EffectiveValue[] {
   const { plugins: _, ...core } = settings;
-  const own = effectiveValues(core, ServerOptions.parse({}), schemaOutline(ServerOptions), '', origins);
+  const outline = schemaOutline(ServerOptions);
+  const { plugins: _plugins, $schema: _schema, ...properties } = outline.properties ?? {};
+  const own = effectiveValues(core, ServerOptions.parse({}), { ...outline, properties }, '', origins);
   const theirs = running.flatMap((plugin) => {
     const defaults = checkAgainst(plugin.options, {});
     const base = joinPath('plugins', plugin.name);

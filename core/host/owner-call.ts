@@ -3,8 +3,11 @@ import { readLock } from '../disk/lock.js';
 import { ownerUsername } from '../http/accounts.js';
 import { startError } from '../problem.js';
 
+/** `fetch` of Node.js waits no longer. Slow work, such as the recovery of a large quarantine, has to fit. */
+const defaultTimeoutMs = 300_000;
+
 /** Calls the process that owns the data folder; undefined when none does. */
-export async function lockOwner(data: string, timeoutMs = 30_000): Promise<OwnerCall | undefined> {
+export async function lockOwner(data: string, timeoutMs = defaultTimeoutMs): Promise<OwnerCall | undefined> {
   const lock = await readLock(data);
   if (lock === undefined) return undefined;
   const { pid, http, token } = lock;

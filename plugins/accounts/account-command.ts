@@ -6,11 +6,11 @@ import type { OwnerCall } from '../../core/contracts/server.js';
 import { startError, usageError } from '../../core/problem.js';
 
 const usage = [
-  'postern account add NAME ROLE     add an account of the HTTP interface: read, operate or admin; asks for a password',
-  'postern account list [--json]     names, roles and where each is kept',
-  'postern account password NAME     ask for a new password; sessions of the account end',
-  'postern account role NAME ROLE    give it another role; sessions of the account end',
-  'postern account remove NAME       remove an account; its sessions end',
+  'postern account add NAME ROLE [--json]     add an account of the HTTP interface: read, operate or admin; asks for a password',
+  'postern account list [--json]              names, roles and where each is kept',
+  'postern account password NAME [--json]     ask for a new password; sessions of the account end',
+  'postern account role NAME ROLE [--json]    give it another role; sessions of the account end',
+  'postern account remove NAME [--json]       remove an account; its sessions end',
 ] as const;
 
 const Role = z.enum(['read', 'operate', 'admin']);
@@ -39,51 +39,55 @@ async function run(input: CommandInput<unknown>, openStored: OpenStored): Promis
   if (action === undefined || args.length !== action.words) throw usageError(usage);
   const { owner } = input;
   const accounts = owner === undefined ? await openStored(input) : remoteAccounts(owner);
-  if (input.flags?.has('json') === true) return printJson(word, accounts, terminal);
-  await action.run(accounts, terminal, args);
+  const { text, value } = await action.run(accounts, terminal, args);
+  if (input.flags?.has('json') === true) {
+    terminal.print(JSON.stringify(value, null, 2));
+    return;
+  }
+  for (const line of text) terminal.print(line);
   if (owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
 }
 
-async function printJson(word: string, accounts: Accounts, terminal: Terminal): Promise<void> {
-  if (word !== 'list') throw usageError(`postern account ${word} takes no --json.`);
-  terminal.print(JSON.stringify(await accounts.list(), null, 2));
+/** What an action prints, as text and as JSON. */
+interface Printed {
+  readonly text: readonly string[];
+  readonly value: unknown;
 }
 
 interface Action {
   /** Number of words after the action. */
   readonly words: number;
-  run(accounts: Accounts, terminal: Terminal, args: readonly string[]): Promise<void>;
+  run(accounts: Accounts, terminal: Terminal, args: readonly string[]): Promise<Printed>;
 }
 
 const actions: Readonly<Record<string, Action>> = {
   list: {
     words: 0,
-    run: async (accounts, terminal) => {
-      for (const { username, role, source } of await accounts.list())
-        terminal.print(`${username}  (${role}; ${source})`);
+    run: async (accounts) => {
+      const list = await accounts.list();
+      return { text: list.map(({ username, role, source }) => `${username}  (${role}; ${source})`), value: list };
     },
   },
   add: {
     words: 2,
     run: async (accounts, terminal, [username = '', word]) => {
       const role = roleOf(word);
-      await accounts.add({ username, role, password: await newPassword(terminal) });
-      terminal.print(`${username} was added.`);
+      const account = await accounts.add({ username, role, password: await newPassword(terminal) });
+      return { text: [`${username} was added.`], value: account };
     },
   },
   role: {
     words: 2,
-    run: async (accounts, terminal, [username = '', word]) => {
+    run: async (accounts, _terminal, [username = '', word]) => {
       const role = roleOf(word);
-      await accounts.change(username, { role });
-      terminal.print(`${username} has the role ${role}.`);
+      return { text: [`${username} has the role ${role}.`], value: await accounts.change(username, { role }) };
     },
   },
   password: {
     words: 1,
     run: async (accounts, terminal, [username = '']) => {
-      await accounts.change(username, { password: await newPassword(terminal) });
-      terminal.print(`${username} has a new password.`);
+      const password = await newPassword(terminal);
+      return { text: [`${username} has a new password.`], value: await accounts.change(username, { password }) };
     },
   },
   remove: {
@@ -91,7 +95,7 @@ const actions: Readonly<Record<string, Action>> = {
     run: async (accounts, terminal, [username = '']) => {
       await confirm(terminal, `Remove the account ${username}?`);
       await accounts.remove(username);
-      terminal.print(`${username} was removed.`);
+      return { text: [`${username} was removed.`], value: { removed: username } };
     },
   },
 };

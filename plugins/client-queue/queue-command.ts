@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
 import {
   answered,
@@ -7,24 +8,26 @@ import {
   runningServer,
   type Terminal,
 } from '../../core/cli/command.js';
+import { untilInterrupted, withProgress } from '../../core/cli/terminal.js';
 import type { OwnerCall } from '../../core/contracts/server.js';
-import { usageError } from '../../core/problem.js';
-import { pluralize, printable } from '../../core/text/format.js';
+import { startError, usageError } from '../../core/problem.js';
+import { formatNumber, pluralize, printable } from '../../core/text/format.js';
 import type { ClientQueueSettings } from './options.js';
 
 const usage = [
-  'postern queue list [KEY=VALUE …] [--json]               entries that wait; keys as in the address of the page',
-  'postern queue show ID [--json]                          one entry with its recipients and attempts',
-  'postern queue retry ID … | KEY=VALUE … [--dry-run]      try them now',
-  'postern queue hold ID … | KEY=VALUE … [--dry-run]       keep them until they are released',
-  'postern queue release ID … | KEY=VALUE … [--dry-run]    release held ones',
-  'postern queue bounce ID … | KEY=VALUE … [--dry-run]     return them to their senders',
-  'postern queue delete ID … | KEY=VALUE … [--dry-run]     delete them; senders get no notice',
-  'postern queue recover [--dry-run]                       make entries again from messages in quarantine',
+  'postern queue list [KEY=VALUE …] [--json]                      entries that wait; keys as in the address of the page',
+  'postern queue show ID [--json]                                 one entry with its recipients and attempts',
+  'postern queue retry ID … | KEY=VALUE … [--dry-run] [--json]    try them now. KEY=VALUE starts a job of the server: Ctrl-C cancels it, and what is changed stays changed',
+  'postern queue hold ID … | KEY=VALUE … [--dry-run] [--json]     keep them until they are released',
+  'postern queue release ID … | KEY=VALUE … [--dry-run] [--json]  release held ones',
+  'postern queue bounce ID … | KEY=VALUE … [--dry-run] [--json]   return them to their senders',
+  'postern queue delete ID … | KEY=VALUE … [--dry-run] [--json]   delete them; senders get no notice',
+  'postern queue recover [--dry-run] [--json]                     make entries again from messages in quarantine',
 ] as const;
 
 interface Call {
-  readonly server: OwnerCall;
+  /** @throws start error when none runs */
+  readonly server: () => OwnerCall;
   readonly words: readonly string[];
   readonly terminal: Terminal;
   readonly json: boolean;
@@ -52,9 +55,8 @@ export const queueCommand: Command<ClientQueueSettings> = {
     const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
     if (action === undefined) throw usageError(usage);
     const [json, dryRun] = [flags?.has('json') === true, flags?.has('dry-run') === true];
-    if ((json && word !== 'list' && word !== 'show') || (dryRun && (word === 'list' || word === 'show')))
-      throw usageError(usage);
-    await action({ server: runningServer(owner), words, terminal, json, dryRun });
+    if (dryRun && (word === 'list' || word === 'show')) throw usageError(usage);
+    await action({ server: () => runningServer(owner), words, terminal, json, dryRun });
   },
 };
 
@@ -84,7 +86,7 @@ const Entry = Summary.extend({
 
 async function list({ server, words, terminal, json }: Call): Promise<void> {
   if (words.some((word) => !word.includes('='))) throw usageError(usage);
-  const found = answered(await server('GET', `/client/queue/list?${filterOf(words)}`), List);
+  const found = answered(await server()('GET', `/client/queue/list?${filterOf(words)}`), List);
   if (json) {
     terminal.print(JSON.stringify(found, null, 2));
     return;
@@ -112,7 +114,7 @@ const replyText = ({ code, status, text, host }: z.output<typeof Reply>): string
 
 async function show({ server, words: [uid, ...rest], terminal, json }: Call): Promise<void> {
   if (uid === undefined || rest.length > 0) throw usageError(usage);
-  const entry = answered(await server('GET', `/client/queue/${encodeURIComponent(uid)}`), Entry);
+  const entry = answered(await server()('GET', `/client/queue/${encodeURIComponent(uid)}`), Entry);
   if (json) {
     terminal.print(JSON.stringify(entry, null, 2));
     return;
@@ -125,37 +127,140 @@ async function show({ server, words: [uid, ...rest], terminal, json }: Call): Pr
     terminal.print(printable(`  ${at}  ${outcome}  ${host ?? '-'}${reply === null ? '' : `  ${replyText(reply)}`}`));
 }
 
-const past = { retry: 'retried', hold: 'held', release: 'released', bounce: 'bounced', delete: 'deleted' } as const;
-const Changed = z.object({
+type Operation = 'retry' | 'hold' | 'release' | 'bounce' | 'delete';
+const verbs = {
+  retry: { past: 'retried', now: 'Retrying', ask: 'Retry' },
+  hold: { past: 'held', now: 'Holding', ask: 'Hold' },
+  release: { past: 'released', now: 'Releasing', ask: 'Release' },
+  bounce: { past: 'bounced', now: 'Bouncing', ask: 'Bounce' },
+  delete: { past: 'deleted', now: 'Deleting', ask: 'Delete' },
+} as const;
+
+/** What became of the chosen entries, and what `--json` prints. */
+interface Change {
+  readonly operation: Operation;
+  readonly dryRun: boolean;
+  /** Of a job also `cancelled`, `failed` and `interrupted`. */
+  readonly state: string;
+  /** Chosen entries, and those that were looked at. */
+  readonly total: number;
+  readonly done: number;
+  /** That changed, and whose they are; of a dry run, that would. */
+  readonly recipients: number;
+  readonly messages: number;
+  /** Of the same messages; they stay as they are. */
+  readonly otherRecipients: number;
+  /** Entries being sent: the change applies after that attempt. */
+  readonly active: number;
+  readonly notFound: number;
+  readonly error: string | null;
+  /** By id, those that are not done; empty for a filter. */
+  readonly results: readonly { readonly uid: string; readonly outcome: string; readonly detail: string | null }[];
+}
+
+async function change(operation: Operation, { server, words: given, terminal, json, dryRun }: Call): Promise<void> {
+  const filters = given.filter((word) => word.includes('='));
+  if (given.length === 0 || (filters.length > 0 && filters.length < given.length)) throw usageError(usage);
+  const [isFilter, call] = [filters.length > 0, server()];
+  const selector = isFilter ? { filter: filterOf(filters) } : { uids: given };
+  const isAsked = (operation === 'bounce' || operation === 'delete') && terminal.interactive;
+  const dry = dryRun || isAsked ? await changeAtOnce(call, operation, selector, true) : undefined;
+  if (!dryRun && dry !== undefined) await confirm(terminal, `${verbs[operation].ask} ${affected(dry)}?`);
+  const changed =
+    dryRun && dry !== undefined
+      ? dry
+      : await (isFilter ? changeByJob(call, operation, selector) : changeAtOnce(call, operation, selector));
+  if (json) terminal.print(JSON.stringify(changed, null, 2));
+  else for (const line of linesOf(changed)) terminal.print(line);
+  const { state, done, total, error } = changed;
+  const reached = `${formatNumber(done)} of ${pluralize(total, 'entry', 'entries')} done.`;
+  if (state !== 'done') throw startError(`The job is ${state}: ${error ?? reached}`);
+}
+
+const AtOnce = z.object({
+  requested: z.number(),
   recipients: z.number(),
   messages: z.number(),
   otherRecipients: z.number(),
   results: z.array(z.object({ uid: z.string(), outcome: z.string(), detail: z.string().nullable() })),
 });
 
-async function change(operation: keyof typeof past, { server, words, terminal, dryRun }: Call): Promise<void> {
-  const filters = words.filter((word) => word.includes('='));
-  if (words.length === 0 || (filters.length > 0 && filters.length < words.length)) throw usageError(usage);
-  const selector = filters.length > 0 ? { filter: filterOf(filters) } : { uids: words };
-  const path = `/client/queue/${operation}`;
-  const isFinal = operation === 'bounce' || operation === 'delete';
-  if (dryRun || (isFinal && terminal.interactive)) {
-    const about = affected(answered(await server('POST', path, { ...selector, dryRun: true }), Changed));
-    if (dryRun) {
-      terminal.print(`${about} would be ${past[operation]}.`);
-      return;
-    }
-    await confirm(terminal, `${operation === 'bounce' ? 'Bounce' : 'Delete'} ${about}?`);
-  }
-  const changed = answered(await server('POST', path, selector), Changed);
-  terminal.print(`${affected(changed)} ${past[operation]}.`);
-  if (changed.otherRecipients > 0)
-    terminal.print(`${pluralize(changed.otherRecipients, 'other recipient')} of the same messages unchanged.`);
-  for (const { uid, outcome, detail } of changed.results)
-    if (outcome !== 'done') terminal.print(`  ${uid}: ${detail ?? (outcome === 'notFound' ? 'not found' : outcome)}`);
+async function changeAtOnce(call: OwnerCall, operation: Operation, selector: object, dryRun = false): Promise<Change> {
+  const answer = answered(await call('POST', `/client/queue/${operation}`, { ...selector, dryRun }), AtOnce);
+  const { requested, results, ...reach } = answer;
+  const count = (wanted: string): number => results.filter(({ outcome }) => outcome === wanted).length;
+  return {
+    operation,
+    dryRun,
+    state: 'done',
+    total: requested,
+    done: results.length,
+    ...reach,
+    active: count('active'),
+    notFound: count('notFound'),
+    error: null,
+    results: results.filter(({ outcome }) => outcome !== 'done'),
+  };
 }
 
-const affected = ({ recipients, messages }: z.output<typeof Changed>): string =>
+const Job = z.object({
+  id: z.string(),
+  state: z.string(),
+  total: z.number(),
+  done: z.number(),
+  recipients: z.number(),
+  messages: z.number(),
+  otherRecipients: z.number(),
+  active: z.number(),
+  notFound: z.number(),
+  error: z.string().nullable(),
+});
+
+/** Waits between looks at a job: short ones first, for most jobs are. */
+const [firstPauseMs, maxPauseMs] = [20, 500];
+
+/** A job of the server: Ctrl-C cancels it. It goes on when this process is killed. */
+async function changeByJob(call: OwnerCall, operation: Operation, selector: object): Promise<Change> {
+  const started = await call('POST', `/client/queue/${operation}`, { ...selector, job: true });
+  let { job } = answered(started, z.object({ job: Job }));
+  const path = `/client/queue/jobs/${job.id}`;
+  await untilInterrupted((interrupted) =>
+    withProgress(verbs[operation].now, async (show) => {
+      for (let ms = firstPauseMs; job.state === 'running'; ms = Math.min(2 * ms, maxPauseMs)) {
+        await pause(ms, undefined, { signal: interrupted }).catch(() => undefined);
+        // Refused when the job has ended in the meantime.
+        if (interrupted.aborted) await call('POST', `${path}/cancel`);
+        job = answered(await call('GET', path), Job);
+        show(
+          `${verbs[operation].now}: ${formatNumber(job.done)} of ${pluralize(job.total, 'entry', 'entries')} (Ctrl-C cancels)`,
+        );
+      }
+    }),
+  );
+  const { id: _, ...reached } = job;
+  return { operation, dryRun: false, ...reached, results: [] };
+}
+
+function linesOf({ operation, dryRun, results, ...change }: Change): readonly string[] {
+  const [{ active, notFound, otherRecipients }, { past }] = [change, verbs[operation]];
+  const entries = (count: number): string => pluralize(count, 'entry', 'entries');
+  const counted = results.length === 0 && !dryRun;
+  return [
+    `${affected(change)} ${dryRun ? 'would be ' : ''}${past}.`,
+    ...(otherRecipients > 0
+      ? [
+          `${pluralize(otherRecipients, 'other recipient')} of the same messages ${dryRun ? 'would stay' : 'stay'} as they are.`,
+        ]
+      : []),
+    ...(counted && active > 0 ? [`${entries(active)} being sent now: the change applies after this attempt.`] : []),
+    ...(counted && notFound > 0 ? [`${entries(notFound)} not there any more, or in no state for it.`] : []),
+    ...results.map(
+      ({ uid, outcome, detail }) => `  ${uid}: ${detail ?? (outcome === 'notFound' ? 'not found' : outcome)}`,
+    ),
+  ];
+}
+
+const affected = ({ recipients, messages }: Pick<Change, 'recipients' | 'messages'>): string =>
   `${pluralize(recipients, 'recipient')} in ${pluralize(messages, 'message')}`;
 
 function filterOf(words: readonly string[]): string {
@@ -171,9 +276,13 @@ const Recovered = z.object({
   left: z.array(z.object({ name: z.string(), reason: z.string() })),
 });
 
-async function recover({ server, words, terminal, dryRun }: Call): Promise<void> {
-  if (words.length > 0) throw usageError(usage);
-  const { recovered, left } = answered(await server('POST', '/client/queue/recover', { dryRun }), Recovered);
+async function recover({ server, words: given, terminal, json, dryRun }: Call): Promise<void> {
+  if (given.length > 0) throw usageError(usage);
+  const { recovered, left } = answered(await server()('POST', '/client/queue/recover', { dryRun }), Recovered);
+  if (json) {
+    terminal.print(JSON.stringify({ dryRun, recovered, left }, null, 2));
+    return;
+  }
   const messages = pluralize(recovered, 'message');
   terminal.print(dryRun ? `${messages} can be queued again.` : `${messages} queued again.`);
   if (left.length > 0) terminal.print(`${pluralize(left.length, 'file')} left in quarantine:`);

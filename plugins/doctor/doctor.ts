@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { CommandEnvironment } from '../../core/cli/command.js';
+import { withProgress } from '../../core/cli/terminal.js';
 import { type Clock, systemClock } from '../../core/clock.js';
 import { invalidPlacesOf } from '../../core/config/complaint.js';
 import type { LoadedConfiguration } from '../../core/config/load.js';
@@ -18,6 +19,7 @@ import { redactText } from '../../core/log/redact.js';
 import { configure, type StartOptions } from '../../core/main.js';
 import type { Plugin } from '../../core/plugin.js';
 import { isProblem, isStartError } from '../../core/problem.js';
+import { columns, wrapped } from '../../core/text/columns.js';
 import { pluralize, printable } from '../../core/text/format.js';
 import { accessChecks } from './access-checks.js';
 import { configurationChecks } from './configuration-checks.js';
@@ -40,12 +42,15 @@ export interface DoctorCall {
 
 /** `postern doctor`: prints the findings. Exit status 1 when there is a problem, else 0. */
 export async function doctor(call: DoctorCall, environment: CommandEnvironment): Promise<number> {
-  const findings = await examine({
-    configure: () => configure(call.options, environment),
-    resolverFor,
-    clock: systemClock,
-    env: environment.env,
-  });
+  const findings = await withProgress('Checking', (show) =>
+    examine({
+      configure: () => configure(call.options, environment),
+      resolverFor,
+      clock: systemClock,
+      env: environment.env,
+      progress: (done, total) => show(`Checking: ${done} of ${total}`),
+    }),
+  );
   return printReport(findings, call, environment);
 }
 
@@ -53,12 +58,10 @@ export async function doctor(call: DoctorCall, environment: CommandEnvironment):
 export async function dialOut(domain: string, call: DoctorCall, environment: CommandEnvironment): Promise<number> {
   const configuration = await configure(call.options, environment);
   const { hostname } = configuration;
-  const found = await outboundFindings({
-    domain,
-    hostname,
-    resolver: relayResolver(configuration),
-    clock: systemClock,
-  });
+  const resolver = relayResolver(configuration);
+  const found = await withProgress(`Connecting to the servers of ${domain}`, () =>
+    outboundFindings({ domain, hostname, resolver, clock: systemClock }),
+  );
   const findings = found.map((finding) => presentable({ group: 'Mail', check: 'outbound', ...finding }));
   return printReport(findings, call, environment);
 }
@@ -112,6 +115,8 @@ export interface ExaminationInput {
   readonly clock: Clock;
   readonly env: DoctorContext['env'];
   readonly limitMs?: number;
+  /** Called as each check ends. */
+  readonly progress?: (done: number, total: number) => void;
 }
 
 export interface ReportedFinding extends Finding {
@@ -121,7 +126,7 @@ export interface ReportedFinding extends Finding {
 
 /** Runs all checks concurrently, each with a time limit. Results in the order of the groups. Never rejects. */
 export async function examine(input: ExaminationInput): Promise<readonly ReportedFinding[]> {
-  const { clock, env, limitMs = defaultLimitMs } = input;
+  const { clock, env, limitMs = defaultLimitMs, progress } = input;
   let configuration: LoadedConfiguration;
   try {
     configuration = await input.configure();
@@ -131,7 +136,14 @@ export async function examine(input: ExaminationInput): Promise<readonly Reporte
   const owner = await lookAtOwner(configuration.data, clock);
   const context = { configuration, owner, resolver: input.resolverFor(configuration), clock, env };
   const checks = [...coreChecks, ...configuration.plugins.flatMap((plugin) => checksOf(plugin))];
-  const found = await Promise.all(checks.map((check) => runOne(check, context, limitMs)));
+  let done = 0;
+  const found = await Promise.all(
+    checks.map(async (check) => {
+      const findings = await runOne(check, context, limitMs);
+      progress?.((done += 1), checks.length);
+      return findings;
+    }),
+  );
   return inOrder(found.flat()).map(presentable);
 }
 
@@ -215,7 +227,6 @@ function sentence(text: string): string {
   return clean.length <= maxSentence ? clean : `${clean.slice(0, maxSentence)}…`;
 }
 
-const width = 80;
 const indent = 11;
 const words: Readonly<Record<FindingState, string>> = {
   ok: 'ok',
@@ -238,28 +249,15 @@ export function textReport(findings: readonly ReportedFinding[], title: string, 
 }
 
 function linesOf({ state, is, todo }: ReportedFinding, paint: (code: string, text: string) => string): string[] {
-  const [first = '', ...rest] = wrapped(is, width - indent);
+  const [first = '', ...rest] = wrapped(is, columns - indent);
   const word = paint(colours[state], words[state].padEnd(indent - 2));
   const margin = ' '.repeat(indent);
-  const advice = todo === undefined ? [] : wrapped(todo, width - indent - 3);
+  const advice = todo === undefined ? [] : wrapped(todo, columns - indent - 3);
   return [
     `  ${word}${first}`,
     ...rest.map((line) => `${margin}${line}`),
     ...advice.map((line, index) => `${margin}${index === 0 ? '→ ' : '  '}${line}`),
   ];
-}
-
-/** Wraps between words; a longer word, such as a path, gets its own line. */
-function wrapped(text: string, columns: number): string[] {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(' ')) {
-    if (line !== '' && line.length + 1 + word.length > columns) {
-      lines.push(line);
-      line = word;
-    } else line = line === '' ? word : `${line} ${word}`;
-  }
-  return [...lines, line];
 }
 
 function countByState(findings: readonly ReportedFinding[]): Readonly<Record<FindingState, number>> {

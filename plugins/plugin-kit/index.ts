@@ -7,11 +7,13 @@ export const pluginKitCommands: readonly BuiltInCommand[] = [
     words: 'plugin new',
     takes: ['NAME'],
     ownFlags: { typescript: { summary: 'in TypeScript' } },
+    flags: ['json'],
     summary: 'create a working plugin in ./NAME',
-    run: async ({ args: [name = ''], values }, { cwd, env, print }) => {
-      const { newPlugin, stripsTypes } = await import('./new-plugin.js');
+    run: async ({ args: [name = ''], flags, values }, { cwd, env, print }) => {
+      const { newPlugin, nextSteps, stripsTypes } = await import('./new-plugin.js');
       const language = values['typescript'] === true ? 'typescript' : 'javascript';
-      print(await newPlugin({ name, language, cwd, stripsTypes, program: programName({ env }) }));
+      const plugin = await newPlugin({ name, language, cwd, stripsTypes });
+      print(flags.has('json') ? JSON.stringify(plugin, null, 2) : nextSteps(plugin, programName({ env })));
       return 0;
     },
   },

@@ -5,6 +5,7 @@ import { dirname, join, relative, sep } from 'node:path';
 import { kitVersion } from '../../core/host/declaration.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { startError } from '../../core/problem.js';
+import { columns, wrapped } from '../../core/text/columns.js';
 
 export interface NewPluginInput {
   readonly name: string;
@@ -13,8 +14,16 @@ export interface NewPluginInput {
   readonly cwd: string;
   /** True when this Node.js runs TypeScript files directly; otherwise the plugin is compiled by its own script. */
   readonly stripsTypes: boolean;
-  /** Command name here: `npx postern`. */
-  readonly program: string;
+}
+
+export interface WrittenPlugin {
+  readonly name: string;
+  /** Absolute. */
+  readonly folder: string;
+  /** In that folder, sorted. */
+  readonly files: readonly string[];
+  /** It has to be compiled before it runs. */
+  readonly isCompiled: boolean;
 }
 
 /** True when this Node.js runs TypeScript files directly. */
@@ -24,11 +33,10 @@ export const stripsTypes = typescript === 'strip' || typescript === 'transform';
 /**
  * `postern plugin new NAME`: writes the skeleton to `./NAME`, all or nothing.
  *
- * @returns what to do next
  * @throws start error for an invalid name, or when the folder exists
  */
-export async function newPlugin(input: NewPluginInput): Promise<string> {
-  const { language, cwd, stripsTypes, program } = input;
+export async function newPlugin(input: NewPluginInput): Promise<WrittenPlugin> {
+  const { language, cwd, stripsTypes } = input;
   const name = parsePluginName(input.name);
   const folder = join(cwd, name.name);
   const isCompiled = language === 'typescript' && !stripsTypes;
@@ -38,7 +46,7 @@ export async function newPlugin(input: NewPluginInput): Promise<string> {
     const { code = String(cause) } = cause as NodeJS.ErrnoException;
     throw startError(`./${name.name} cannot be written in ${cwd} (${code}).`, cause);
   });
-  return nextSteps(program, name.name, [...files.keys()], isCompiled);
+  return { name: name.name, folder, files: [...files.keys()].toSorted(), isCompiled };
 }
 
 async function refusePresent(folder: string, name: string): Promise<void> {
@@ -64,29 +72,27 @@ async function writeWhole(folder: string, files: ReadonlyMap<string, string>): P
   }
 }
 
-const nextSteps = (
-  program: string,
-  name: string,
-  files: readonly string[],
-  isCompiled: boolean,
-  main = files.includes('index.ts') ? 'index.ts' : 'index.js',
-) =>
-  [
-    `./${name} is a plugin that works: ${files.toSorted().join(', ')}.`,
+/** What to do with a new plugin, as text; `program` is the command here: `npx postern`. */
+export function nextSteps({ name, files, isCompiled }: WrittenPlugin, program: string): string {
+  const steps = [
+    ...(isCompiled
+      ? [[`(cd ${name} && npm install && npm run build)`, 'compile it, as this Node.js runs no TypeScript']]
+      : []),
+    [`${program} plugin test ./${name}`, 'its own tests'],
+    [`${program} plugin check ./${name}`, 'what a start would say, without one'],
+    [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
+    [`${program} start`, `or ${program} reload, while the server runs`],
+  ];
+  return [
+    ...wrapped(`./${name} is a plugin that works: ${files.join(', ')}.`, columns),
     '',
     'Next',
-    ...[
-      ...(isCompiled
-        ? [[`(cd ${name} && npm install && npm run build)`, 'compile it, as this Node.js runs no TypeScript']]
-        : []),
-      [`${program} plugin test ./${name}`, 'its own tests'],
-      [`${program} plugin check ./${name}`, 'what a start would say, without one'],
-      [`sitePlugins: ['./${name}'],`, 'in postern.json5, to have it run'],
-      [`${program} start`, 'or, while the server runs: POST /config/reload, or kill -HUP'],
-    ].map(([step = '', does = '']) => `  ${step.padEnd(19 + program.length + name.length)} ${does}`),
+    ...steps.map(([step = '', does = '']) => `  ${step.padEnd(19 + program.length + name.length)} ${does}`),
     '',
-    `Its page is /${name}, its code ${name}/${main}; docs/plugins.md says what else a plugin can do.`,
+    `Its page is /${name}, its code ${name}/${files.includes('index.ts') ? 'index.ts' : 'index.js'}. What else a plugin can do:`,
+    join(packageRoot, 'docs', 'plugins.md'),
   ].join('\n');
+}
 
 export type PluginLanguage = 'javascript' | 'typescript';
 

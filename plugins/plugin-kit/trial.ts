@@ -5,19 +5,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { App } from '../../core/app.js';
 import type { CommandEnvironment } from '../../core/cli/command.js';
+import { withProgress } from '../../core/cli/terminal.js';
 import { tokenIds } from '../../core/host/plugin-set.js';
 import type { StartOptions } from '../../core/main.js';
 import type { HookDescription } from '../../core/pipeline/hook.js';
 import type { Plugin } from '../../core/plugin.js';
 
-/** Steps of a trial, in order; each requires the one before. */
+/** Steps of a trial, in order; each requires the one before. While one runs, and after it. */
 const trialSteps = {
-  load: 'its code was loaded',
-  configuration: 'the configuration was read',
-  setup: 'its setup ran',
-  hooks: 'its hooks were asked',
-  pages: 'its pages were made',
-  stop: 'it was stopped',
+  load: ['Loading its code', 'its code was loaded'],
+  configuration: ['Reading the configuration', 'the configuration was read'],
+  setup: ['Running its setup', 'its setup ran'],
+  hooks: ['Asking its hooks', 'its hooks were asked'],
+  pages: ['Making its pages', 'its pages were made'],
+  stop: ['Stopping it', 'it was stopped'],
 } as const;
 export type TrialStep = keyof typeof trialSteps;
 
@@ -64,13 +65,19 @@ export async function runTrial(
 ): Promise<TrialReport> {
   const scratch = await mkdtemp(join(tmpdir(), 'postern-check-'));
   try {
-    return await inItsProcess({ ...request, scratch }, limitMs);
+    return await withProgress(trialSteps.load[0], (show) =>
+      inItsProcess({ ...request, scratch }, limitMs, (step) => show(trialSteps[step][0])),
+    );
   } finally {
     await rm(scratch, { recursive: true, force: true, maxRetries: 5 });
   }
 }
 
-async function inItsProcess(request: TrialRequest, limitMs: number): Promise<TrialReport> {
+async function inItsProcess(
+  request: TrialRequest,
+  limitMs: number,
+  begun: (step: TrialStep) => void,
+): Promise<TrialReport> {
   // Its output goes to stderr: stdout is for the report.
   const child = fork(new URL('./trial-process.js', import.meta.url), { stdio: ['ignore', 2, 2, 'ipc'] });
   const takeAlong = (signal: NodeJS.Signals): void => {
@@ -81,11 +88,11 @@ async function inItsProcess(request: TrialRequest, limitMs: number): Promise<Tri
   process.once('SIGINT', takeAlong).once('SIGTERM', takeAlong);
   let step: TrialStep = 'load';
   const ended = new Promise<TrialReport>((resolve) => {
-    const end = (message: string) => resolve(failed(step, `${message} while ${trialSteps[step]}`));
+    const end = (message: string) => resolve(failed(step, `${message} while ${trialSteps[step][1]}`));
     const limit = setTimeout(() => end(`It did not come to an end within ${limitMs / 1000} seconds`), limitMs);
     child.on('message', (message: TrialMessage) => {
-      if ('step' in message) step = message.step;
-      else resolve(message.report);
+      if ('report' in message) resolve(message.report);
+      else begun((step = message.step));
     });
     child.on('exit', (code, signal) => {
       clearTimeout(limit);

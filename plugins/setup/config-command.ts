@@ -56,6 +56,7 @@ function holds({ key, value, description, where }: EffectiveValue, text: string)
 
 function lineOf({ key, value, origin, where, pending }: Shown): string {
   const waiting = pending === undefined ? '' : `; ${JSON.stringify(pending)} after a restart`;
+  if (value === null && origin === 'default' && waiting === '') return `${key} is not set`;
   return `${key} = ${JSON.stringify(value)}  (${origin}${where === null ? '' : `: ${where}`}${waiting})`;
 }
 

@@ -23,6 +23,8 @@ export interface JsonSchema {
   readonly secret?: boolean;
   /** What the default is, when each machine has its own. */
   readonly computedDefault?: string;
+  /** The version that brought the key, if it was not the first: `.meta({ since: '0.2' })`. Of a group, for all its keys. */
+  readonly since?: string;
 }
 
 /** The schema of `postern.json5` with the options of these plugins. The same on every machine. */
@@ -84,7 +86,7 @@ export function editorSchema(plugins: readonly Plugin[]): string {
 
 function forEditors(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
-  const { secret, computedDefault: _, format, ...rest } = value as JsonSchema;
+  const { secret, computedDefault: _, since: _since, format, ...rest } = value as JsonSchema;
   const schema = { ...rest, ...(rest.pattern === undefined && format !== undefined && { format }) };
   if (secret !== true) return schema;
   const { description, ...text } = schema;
@@ -103,22 +105,25 @@ export interface ReferenceEntry {
   /** JSON5; empty where neither the schema nor the type gives one. */
   readonly example: string;
   readonly description: string;
+  /** The version that brought it; empty for the first. */
+  readonly since: string;
 }
 
 /** Every key that has a value of its own, in the order of the schema. */
 export function referenceEntries(plugins: readonly Plugin[]): readonly ReferenceEntry[] {
   const found = new Map<string, ReferenceEntry>();
-  function walk(schema: JsonSchema, key: string): void {
+  function walk(schema: JsonSchema, key: string, since = ''): void {
+    const version = schema.since ?? since;
     const ways = alternativesOf(schema);
     const properties = ways.flatMap(({ properties: some }) => Object.entries(some ?? {}));
     const named = ways.map(({ additionalProperties: below }) => below).find((below) => typeof below === 'object');
     const items = ways.map(({ items: below }) => below).find((below) => below !== undefined && hasKeys(below));
     if (properties.length === 0 && !isGroup(named) && items === undefined && !found.has(key)) {
-      found.set(key, entryOf(key, schema));
+      found.set(key, entryOf(key, schema, version));
     }
-    for (const [name, below] of properties) walk(below, key === '' ? name : `${key}.${name}`);
-    if (isGroup(named) && key !== 'plugins') walk(named, `${key}.NAME`);
-    if (items !== undefined) walk(items, `${key}[]`);
+    for (const [name, below] of properties) walk(below, key === '' ? name : `${key}.${name}`, version);
+    if (isGroup(named) && key !== 'plugins') walk(named, `${key}.NAME`, version);
+    if (items !== undefined) walk(items, `${key}[]`, version);
   }
   walk(configurationSchema(plugins), '');
   return [...found.values()];
@@ -135,7 +140,7 @@ const hasKeys = (schema: JsonSchema): boolean =>
 const isGroup = (schema: JsonSchema | boolean | undefined): schema is JsonSchema =>
   typeof schema === 'object' && hasKeys(schema);
 
-function entryOf(key: string, schema: JsonSchema): ReferenceEntry {
+function entryOf(key: string, schema: JsonSchema, since: string): ReferenceEntry {
   const { computedDefault, default: value, description = '' } = schema;
   const example = exampleOf(schema);
   return {
@@ -145,6 +150,7 @@ function entryOf(key: string, schema: JsonSchema): ReferenceEntry {
     defaultText: computedDefault ?? (value === undefined ? '' : code(value)),
     example: example === undefined ? '' : code(example),
     description,
+    since,
   };
 }
 
@@ -222,6 +228,9 @@ export function referenceText(plugins: readonly Plugin[]): string {
   return `${[introduction, ...blocks].join('\n\n')}\n`;
 }
 
+/** Its keys are not marked. */
+export const firstVersion = '0.1';
+
 const introduction = `# Configuration
 
 Every key of \`postern.json5\`. This page is what \`postern config reference\` prints; with plugins of your site in the configuration, it has
@@ -229,7 +238,8 @@ their options too. \`postern config show\` prints what is in force and where it 
 [postern.schema.json](postern.schema.json) lets editors complete the keys: \`init\` names it as \`$schema\`.
 
 \`[]\` is an element of a list, \`NAME\` for a name of your own. A secret may be kept elsewhere: \`{ env: 'NAME' }\` or \`{ file: 'path' }\`.
-\`plugins: { NAME: false }\` switches a plugin off. Relative paths are relative to the configuration file, if nothing else is said.`;
+\`plugins: { NAME: false }\` switches a plugin off. Relative paths are relative to the configuration file, if nothing else is said. A key that
+names no version is there since ${firstVersion}.`;
 
 function sectionOf(key: string): string {
   const [first = '', second] = key.split(/\.|\[\]/);
@@ -237,8 +247,9 @@ function sectionOf(key: string): string {
   return first === 'plugins' ? `plugins.${second}` : first;
 }
 
-function rowOf({ key, type, unit, defaultText, example, description }: ReferenceEntry): string {
-  const cells = [`\`${key}\``, type, unit, marked(defaultText), marked(example), description];
+function rowOf({ key, type, unit, defaultText, example, description, since }: ReferenceEntry): string {
+  const about = since === '' ? description : `${description} Since ${since}.`;
+  const cells = [`\`${key}\``, type, unit, marked(defaultText), marked(example), about];
   return `| ${cells.map((cell) => cell.replaceAll('|', '\\|').replace(/\s+/g, ' ')).join(' | ')} |`;
 }
 

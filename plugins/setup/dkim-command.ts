@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandEnvironment } from '../../core/cli/command.js';
+import { withProgress } from '../../core/cli/terminal.js';
 import { asStorageProblem } from '../../core/disk/fault.js';
 import { dkimRecord, zoneLine } from '../../core/dns/mail-zone.js';
 import { configure, type StartOptions } from '../../core/main.js';
@@ -47,7 +48,8 @@ export async function createKeys(
   const configuration = await configure(options, environment);
   const name = configuredDomain(configuration, domain);
   const { folder } = configuration;
-  const keys = await makeKeys(folder, name, nextRound(folder, name)).catch((error: unknown) => {
+  const making = withProgress('Making the keys', () => makeKeys(folder, name, nextRound(folder, name)));
+  const keys = await making.catch((error: unknown) => {
     throw asStorageProblem(error);
   });
   const records = await Promise.all(

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type CommandEnvironment, programName, type Terminal } from '../../core/cli/command.js';
-import { ProcessTerminal } from '../../core/cli/terminal.js';
+import { ProcessTerminal, withProgress } from '../../core/cli/terminal.js';
 import { asStorageProblem } from '../../core/disk/fault.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { configure } from '../../core/main.js';
@@ -70,7 +70,7 @@ export async function askNames(
 async function writeFirstFiles(folder: string, domain: string, hostname: string): Promise<readonly FirstFile[]> {
   try {
     await mkdir(folder, { recursive: true });
-    const keys = await makeKeys(folder, domain, 1);
+    const keys = await withProgress('Making the keys', () => makeKeys(folder, domain, 1));
     const write = async (path: string, text: () => string, mode: number): Promise<FirstFile> => ({
       path,
       written: await writeNew(join(folder, path), text, mode),
@@ -87,18 +87,23 @@ async function writeFirstFiles(folder: string, domain: string, hostname: string)
 
 function nextSteps(folder: string, domain: string, program: string): readonly string[] {
   const config = `--config ${join(folder, 'postern.json5')}`;
-  const unit = `install -m 0644 ${join(folder, 'postern.service')} /etc/systemd/system/ && systemctl daemon-reload`;
   const user = [
+    '# the user of the service, who owns the folder',
     `install -m 0644 ${join(packageRoot, 'deploy/systemd/postern.sysusers')} /etc/sysusers.d/postern.conf`,
     `systemd-sysusers && chown -R postern: ${folder}`,
   ];
   const commands = [
     ...(folder === systemFolder ? user : []),
-    unit,
-    'systemctl enable --now postern && journalctl -u postern     # or without systemd:',
+    '# as a service',
+    `install -m 0644 ${join(folder, 'postern.service')} /etc/systemd/system/`,
+    'systemctl daemon-reload && systemctl enable --now postern',
+    'journalctl -u postern',
+    '# or without systemd',
     `${program} start ${config}`,
-    `${program} user add NAME@${domain} ${config}     # asks for the password`,
-    `${program} doctor ${config}     # what is missing, the DNS included`,
+    '# a user; it asks for the password',
+    `${program} user add NAME@${domain} ${config}`,
+    '# what is missing, the DNS included',
+    `${program} doctor ${config}`,
   ];
   return ['  Put the records above into the DNS. Then, in this order:', ...commands.map((line) => `  ${line}`)];
 }

@@ -4,7 +4,9 @@ import { pluralize } from '../../core/text/format.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { usageError } from '../../core/problem.js';
 
-const usage = ['postern mailbox remove NAME    remove a mailbox with all its messages; its user must be gone'] as const;
+const usage = [
+  'postern mailbox remove NAME [--json]   remove a mailbox with all its messages; its user must be gone',
+] as const;
 
 const Answer = z.object({ folders: z.array(z.object({ total: z.number() })) });
 
@@ -13,7 +15,8 @@ export const mailboxCommand: Command<unknown> = {
   name: 'mailbox',
   summary: 'Mailboxes: remove one whose user is gone',
   usage,
-  async run({ args: [word, name, ...rest], owner, terminal }) {
+  flags: ['json'],
+  async run({ args: [word, name, ...rest], flags, owner, terminal }) {
     if (word !== 'remove' || name === undefined || rest.length > 0) {
       throw usageError(usage);
     }
@@ -29,6 +32,7 @@ export const mailboxCommand: Command<unknown> = {
       await confirm(terminal, `Remove the mailbox ${name} with ${messages} permanently?`);
     }
     answered(await server('DELETE', path), z.unknown());
-    terminal.print(`The mailbox ${name} was removed.`);
+    if (flags?.has('json') === true) terminal.print(JSON.stringify({ removed: `${local}@${domain}` }, null, 2));
+    else terminal.print(`The mailbox ${name} was removed.`);
   },
 };

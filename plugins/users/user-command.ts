@@ -11,15 +11,22 @@ import { openUserRecords } from './user-records.js';
 import { UserAnswer } from './user.js';
 
 const usage = [
-  'postern user add NAME        add a mail user and ask for a password; an empty one allows no sign-in',
-  'postern user list [--json]   names, aliases and state of all users',
-  'postern user passwd NAME     ask for a new password',
-  'postern user remove NAME     remove a user; the mailbox and its messages stay',
+  'postern user add NAME [--json]        add a mail user and ask for a password; an empty one allows no sign-in',
+  'postern user list [--json]            names, aliases and state of all users',
+  'postern user password NAME [--json]   ask for a new password',
+  'postern user remove NAME [--json]     remove a user; the mailbox and its messages stay',
 ] as const;
 
-type Action = (roster: Roster, name: string, terminal: Terminal) => Promise<void>;
+/** What an action prints, as text and as JSON. */
+interface Printed {
+  readonly text: string;
+  readonly value: unknown;
+}
 
-const actions: Readonly<Record<string, Action>> = { add, passwd: changePassword, remove };
+type Action = (roster: Roster, name: string, terminal: Terminal) => Promise<Printed>;
+
+/** `passwd` is its name in version 0.1. */
+const actions: Readonly<Record<string, Action>> = { add, password: changePassword, passwd: changePassword, remove };
 
 /** `postern user …`. Passwords are asked for, never taken from the command line, where others could read them. */
 export const userCommand: Command<UsersSettings> = {
@@ -45,10 +52,11 @@ type FindRoster = (input: CommandInput<UsersSettings>) => Promise<Roster>;
 
 async function run(input: CommandInput<UsersSettings>, findRoster: FindRoster): Promise<undefined> {
   const [word = '', name, ...rest] = input.args;
-  const { terminal } = input;
+  const { terminal, flags, owner, configuration } = input;
+  const json = flags?.has('json') === true;
   if (word === 'list' && name === undefined) {
     const users = await (await findRoster(input)).list();
-    if (input.flags?.has('json') === true) terminal.print(JSON.stringify(users, null, 2));
+    if (json) terminal.print(JSON.stringify(users, null, 2));
     else for (const user of users) terminal.print(lineOf(user));
     return undefined;
   }
@@ -56,8 +64,9 @@ async function run(input: CommandInput<UsersSettings>, findRoster: FindRoster): 
   if (action === undefined || name === undefined || rest.length > 0) {
     throw usageError(usage);
   }
-  await action(await findRoster(input), name, terminal);
-  if (input.owner === undefined) terminal.print(`Data folder: ${input.configuration.data}`);
+  const { text, value } = await action(await findRoster(input), name, terminal);
+  terminal.print(json ? JSON.stringify(value, null, 2) : text);
+  if (owner === undefined && !json) terminal.print(`Data folder: ${configuration.data}`);
   return undefined;
 }
 
@@ -69,27 +78,27 @@ async function rosterOf(input: CommandInput<UsersSettings>): Promise<Roster> {
   return new LocalRoster({ records, configuration, postmaster, clock });
 }
 
-async function add(roster: Roster, name: string, terminal: Terminal): Promise<void> {
+async function add(roster: Roster, name: string, terminal: Terminal): Promise<Printed> {
   const password = await askNewPassword(terminal);
   const user = await roster.add({ username: name, ...(password !== '' && { password }) });
-  terminal.print(
-    user.hasPassword
-      ? `${user.username} was added.`
-      : `${user.username} was added without a password: nobody can sign in until "postern user passwd ${user.username}".`,
-  );
+  const { username, hasPassword } = user;
+  const text = hasPassword
+    ? `${username} was added.`
+    : `${username} was added without a password: nobody can sign in until "postern user password ${username}".`;
+  return { text, value: user };
 }
 
-async function changePassword(roster: Roster, name: string, terminal: Terminal): Promise<void> {
+async function changePassword(roster: Roster, name: string, terminal: Terminal): Promise<Printed> {
   const password = await askNewPassword(terminal);
   if (password === '') throw startError('No password was given: nothing was changed.');
-  const { username } = await roster.change(name, { password });
-  terminal.print(`${username} has a new password.`);
+  const user = await roster.change(name, { password });
+  return { text: `${user.username} has a new password.`, value: user };
 }
 
-async function remove(roster: Roster, name: string, terminal: Terminal): Promise<void> {
+async function remove(roster: Roster, name: string, terminal: Terminal): Promise<Printed> {
   await confirm(terminal, `Remove the user ${name}? The mailbox and its messages stay.`);
   await roster.remove(name);
-  terminal.print(`${name} was removed. The mailbox is still there.`);
+  return { text: `${name} was removed. The mailbox is still there.`, value: { removed: name } };
 }
 
 /** One line per user, for reading and for `grep`. */

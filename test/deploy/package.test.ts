@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { stat, writeFile } from 'node:fs/promises';
+import { readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test, type TestContext } from 'node:test';
 import { deliver, lines } from '../support/delivery.js';
@@ -18,6 +18,9 @@ import { Registry } from './registry.js';
 
 const suite = suiteEnding();
 const maxBytes = 3 * 1024 * 1024;
+const maxUnpackedBytes = 15_000_000;
+/** With the tested versions of all that it depends on. Of a tarball npm reads no npm-shrinkwrap.json, and puts some there twice. */
+const maxInstalledBytes = 60_000_000;
 
 describe('the package', () => {
   let tarball = '';
@@ -38,6 +41,17 @@ describe('the package', () => {
     const { size } = await stat(tarball);
     t.diagnostic(`${(size / 1e6).toFixed(2)} MB`);
     assert.ok(size < maxBytes, `${size} bytes`);
+    const unpacked = await temporaryFolder(t);
+    await run('tar', ['--extract', '--gzip', `--file=${tarball}`, `--directory=${unpacked}`]);
+    const unpackedSize = await bytesBelow(unpacked);
+    t.diagnostic(`${(unpackedSize / 1e6).toFixed(2)} MB unpacked`);
+    assert.ok(unpackedSize < maxUnpackedBytes, `${unpackedSize} bytes`);
+    const { packages } = await lockOf(join(projectRoot, 'package-lock.json'));
+    const needed = Object.entries(packages).filter(([path, { dev }]) => path !== '' && dev !== true);
+    const sizes = await Promise.all(needed.map(([path]) => bytesBelow(join(projectRoot, path))));
+    const installedSize = sizes.reduce((sum, size) => sum + size, unpackedSize);
+    t.diagnostic(`${(installedSize / 1e6).toFixed(2)} MB with ${sizes.length} packages`);
+    assert.ok(installedSize < maxInstalledBytes, `${installedSize} bytes`);
     const names = await namesIn(tarball);
     const strange = names.filter(
       (name) =>
@@ -100,4 +114,15 @@ describe('the package', () => {
 
 async function namesIn(tarball: string): Promise<readonly string[]> {
   return (await run('tar', ['--list', '--gzip', `--file=${tarball}`])).stdout.trim().split('\n');
+}
+
+/** Of all files but those of packages below it. */
+async function bytesBelow(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const files = entries
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name))
+    .filter((file) => !file.slice(folder.length).includes('/node_modules/'));
+  const sizes = await Promise.all(files.map(async (file) => (await stat(file)).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
 }

@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
+import { builtIns } from '../../core/main.js';
+import type { Plugin } from '../../core/plugin.js';
+import { builtInCommands } from '../../plugins/commands.js';
+import { withoutJson } from '../support/commands.js';
 import { suiteEnding } from '../support/ending.js';
 import { HttpClient } from '../support/http-client.js';
-import { freeListeners, runPostern, ServerProcess, type CommandResult } from '../support/server-process.js';
+import {
+  adminPassword,
+  freeListeners,
+  runPostern,
+  ServerProcess,
+  type CommandResult,
+} from '../support/server-process.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 import { until } from '../support/until.js';
 
@@ -77,7 +87,7 @@ describe('commands that ask the running server', () => {
       ['retry', 'id', 'state=held'],
       ['list', 'id'],
       ['show'],
-      ['retry', 'id', '--json'],
+      ['show', 'id', '--dry-run'],
     ])
       fails(await postern('queue', ...words), 2, /^Usage:\n {2}postern queue list/);
   });
@@ -116,6 +126,87 @@ describe('commands that ask the running server', () => {
     await writeFile(join(folder, 'postern.json5'), config);
   });
 });
+
+/** Words of every command that prints data; in this order, in a folder that `init` has filled. */
+const calls: Readonly<Record<string, string>> = {
+  init: 'example.org',
+  zone: 'example.org',
+  'dkim list': '',
+  'dkim show': 'example.org',
+  'dkim create': 'example.org',
+  'config show': 'http.port',
+  'config check': '',
+  doctor: '',
+  'doctor outbound': 'nowhere.example',
+  'plugin new': 'doorman',
+  'plugin check': './doorman',
+  'plugin list': '',
+  'password hash': '',
+  status: '',
+  reload: '--dry-run',
+  'account add': 'ben read',
+  'account list': '',
+  'account role': 'ben operate',
+  'account password': 'ben',
+  'account remove': 'ben',
+  'user add': 'anna@example.org',
+  'user list': '',
+  'user password': 'anna@example.org',
+  'user remove': 'anna@example.org',
+  'mailbox remove': 'anna@example.org',
+  'queue list': 'state=held',
+  'queue show': 'ID',
+  'queue hold': 'ID',
+  'queue retry': 'ID',
+  'queue release': 'state=held',
+  'queue bounce': 'state=held --dry-run',
+  'queue delete': 'all=true',
+  'queue recover': '',
+  trace: 'ID',
+};
+/** They find something wrong on a machine of tests. */
+const complaining = ['doctor', 'doctor outbound', 'config check'];
+
+test('every command that prints data prints nothing but JSON with --json, and never colours into a pipe', async (t) => {
+  const folder = await temporaryFolder(t);
+  const postern = (...words: readonly string[]) =>
+    runPostern(words, { cwd: folder, input: 'a long enough secret\n', env: { POSTERN_ADMIN_PASSWORD: adminPassword } });
+  let id = '';
+  for (const [words, args] of Object.entries(calls)) {
+    if (words === 'status') {
+      const server = await ServerProcess.start(t, { folder, config: `{ domains: ['example.org'], ${config.slice(1)}` });
+      const query = 'mail=postmaster@example.org&rcpt=bob@dead.example';
+      const headers = { 'content-type': 'message/rfc822' };
+      const mail = { method: 'POST', body: 'From: postmaster@example.org\r\n\r\nx\r\n', headers };
+      ({ uid: id } = (await HttpClient.admin(server.http).json(`/client/queue?${query}`, mail, 202)) as {
+        uid: string;
+      });
+    } else if (words === 'doctor') {
+      const file = join(folder, 'postern.json5');
+      // No name server answers there.
+      const text = (await readFile(file, 'utf8')).replace('{', "{ dns: { servers: ['127.0.0.1:1'] },");
+      await writeFile(file, text);
+    } else if (words === 'mailbox remove') {
+      for (const part of ['cur', 'new', 'tmp'])
+        await mkdir(join(folder, 'data', 'mail', 'example.org', 'anna', part), { recursive: true, mode: 0o700 });
+    }
+    const typed = [...words.split(' '), ...args.replace('ID', id).split(' ').filter(Boolean)];
+    const { code, stdout, stderr } = await postern(...typed, '--json');
+    assert.ok(code === 0 || (code === 1 && complaining.includes(words)), `${typed.join(' ')}: ${stderr}${stdout}`);
+    assert.ok(typeof JSON.parse(stdout) === 'object', typed.join(' '));
+    assert.ok(!`${stdout}${stderr}`.includes('\u001B'), typed.join(' '));
+    assert.equal(stderr, '', typed.join(' '));
+  }
+  const printed = [...builtInCommands.map(({ words }) => words), ...builtIns.flatMap(wordsOfPlugin)];
+  assert.deepEqual(
+    printed.filter((words) => !Object.hasOwn(calls, words) && !Object.hasOwn(withoutJson, words)),
+    [],
+  );
+});
+
+/** `queue list`, of the lines of its usage. */
+const wordsOfPlugin = ({ commands }: Plugin): readonly string[] =>
+  commands.flatMap(({ usage }) => usage.map((line) => /^postern (\w+(?: [a-z]+)?)/.exec(line)?.[1] ?? line));
 
 describe('every command', { concurrency: 2 }, () => {
   test('says what it needs: a server, its words, an option that it has', async (t) => {

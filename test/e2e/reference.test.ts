@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { builtInCommands } from '../../plugins/commands.js';
-import { usage } from '../../core/cli/command-line.js';
+import { helpOf, usage } from '../../core/cli/command-line.js';
 import { builtIns } from '../../core/main.js';
 import { readSources } from '../architecture/source-file.js';
 import { startInProcess } from '../support/in-process-server.js';
@@ -13,10 +13,19 @@ import { referenceOf } from './reference.js';
 const file = join(projectRoot, 'docs', 'reference.md');
 const command = 'POSTERN_WRITE_REFERENCE=1 npm test -- e2e/reference';
 
+const names = [
+  ...new Set([
+    ...builtInCommands.map(({ words }) => words.replace(/ .*/, '')),
+    ...builtIns.flatMap(({ commands }) => commands.map(({ name }) => name)),
+  ]),
+];
+
 test(`docs/reference.md is what ${command} writes`, async (t) => {
   const { admin, server } = await startInProcess(t);
   const text = referenceOf({
-    help: usage(builtInCommands, builtIns),
+    help: [usage(builtInCommands, builtIns), ...names.map((name) => helpOf(name, builtInCommands, builtIns))].join(
+      '\n\n',
+    ),
     endpoints: server.app.http.describe(),
     metrics: (await admin.request('/metrics/prometheus')).text,
     sources: readSources(projectRoot, ['core', 'plugins'], /\.ts$/),

@@ -4,7 +4,7 @@ import type { SourceFile } from '../architecture/source-file.js';
 
 /** What the reference is printed from. */
 export interface ReferenceSource {
-  /** What `postern --help` prints. */
+  /** What `postern --help` prints, and the help of each command. */
   readonly help: string;
   readonly endpoints: readonly EndpointDescription[];
   /** Text of `/metrics/prometheus`. */

@@ -10,6 +10,7 @@ const peers = {
   prometheus: 'no Prometheus scrapes the metrics',
   promtool: 'the metrics are not read by Prometheus',
   clamd: 'no message is scanned by ClamAV',
+  rspamd: 'no message is scanned by rspamd',
   openssl: 'no certificate is made',
   dovecot: 'no mailbox is served by IMAP',
   doveconf: 'the settings for Dovecot are not read',

@@ -100,8 +100,8 @@ function sectionOf({ name, items }: ViewerSection, { q, origin, file }: Model) {
 
 const rowOf = (item: EffectiveValue, file: string | null) => ({
   ...item,
-  shown: shown(item.value),
-  usual: shown(item.default),
+  shown: item.value === null ? 'not set' : shown(item.value),
+  usual: item.default === null ? 'none' : shown(item.default),
   place: placeIn(file, item.where),
   ...(item.atStart !== undefined && { before: shown(item.atStart) }),
   ...(item.pending !== undefined && { later: shown(item.pending) }),

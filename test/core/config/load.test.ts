@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
+import { effectiveValues } from '../../../core/config/effective.js';
 import { loadConfiguration, type Overrides } from '../../../core/config/load.js';
 import { availablePlugins } from '../../../core/host/plugin-set.js';
-import { secret } from '../../../core/contracts/outline.js';
+import { schemaOutline, secret } from '../../../core/contracts/outline.js';
 import type { LayerFile } from '../../../core/contracts/server.js';
 import { definePlugin } from '../../../core/plugin.js';
 import { MASK } from '../../../core/log/redact.js';
@@ -236,6 +237,29 @@ suite('the effective configuration', () => {
     assert.equal(of('plugins.clockwork.file')?.origin, 'default');
     assert.equal(of('http.port')?.origin, 'command line');
     assert.equal(of('smtp.listeners.0.port')?.value, 2525);
+  });
+
+  test('a key that is not set is there too, but not one of another kind of object', async () => {
+    const values = (await load('{}')).effective();
+    const keys = new Map(values.map((value) => [value.key, value]));
+    const https = keys.get('http.https');
+    assert.deepEqual([https?.value, https?.default, https?.origin, https?.where], [null, null, 'default', null]);
+    assert.match(https?.description ?? '', /\S/);
+    assert.ok(keys.has('smtp.listeners.0.cert'));
+    assert.ok(!keys.has('$schema') && !keys.has('plugins'));
+    const kinds = z.strictObject({
+      place: z.union([z.strictObject({ file: z.string() }), z.strictObject({ host: z.string() })]),
+      other: z.string().optional(),
+    });
+    const nowhere = { places: new Map(), overrides: new Map() };
+    const found = effectiveValues({ place: { file: 'x' } }, {}, schemaOutline(kinds), '', nowhere);
+    assert.deepEqual(
+      found.map(({ key, value }) => [key, value]),
+      [
+        ['place.file', 'x'],
+        ['other', null],
+      ],
+    );
   });
 
   test('secrets never show, wherever they came from', async () => {

@@ -172,7 +172,18 @@ test('the command does the same, without a server and with one', async (t) => {
     { username: 'anna', role: 'admin', source: 'data folder' },
     { username: 'ben', role: 'operate', source: 'data folder' },
   ]);
-  await assert.rejects(run(['remove', 'anna'], undefined, ['json']), /takes no --json/);
+  printed.length = 0;
+  await run(['role', 'ben', 'read'], undefined, ['json']);
+  await run(['add', 'eva', 'read'], undefined, ['json']);
+  await run(['remove', 'eva'], undefined, ['json']);
+  assert.deepEqual(
+    printed.map((text): unknown => JSON.parse(text)),
+    [
+      { username: 'ben', role: 'read', source: 'data folder' },
+      { username: 'eva', role: 'read', source: 'data folder' },
+      { removed: 'eva' },
+    ],
+  );
   await assert.rejects(run(['role', 'ben', 'king']), /Usage:/);
   await assert.rejects(run(['add', 'carl']), /Usage:/);
   await assert.rejects(run(['add', 'carl', 'king']), /Usage:/);

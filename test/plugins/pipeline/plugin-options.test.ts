@@ -13,6 +13,7 @@ export const greeter = definePlugin({
     words: z.array(z.string()).default(['Hello']).describe('What it says to each client.'),
     pauseSeconds: z.int().default(3).describe('How long it thinks before.'),
     token: secret().describe('What it signs with.'),
+    motto: z.string().optional().describe('What it says at the end.'),
   }),
   setup() {},
 });
@@ -25,13 +26,14 @@ test('a plugin on the page of the pipeline leads to its options: meaning, value,
   const { admin } = await startInProcess(t, config, {}, (folder) => writeFile(join(folder, 'greeter.mjs'), plugin));
   const list = await admin.page('/pipeline');
   const [, href = '', label] = /<a href="(\/config\?q=plugins\.greeter\.)">([^<]+)</.exec(list) ?? [];
-  assert.equal(label, '3 options');
+  assert.equal(label, '4 options');
   assert.doesNotMatch(list, /q=plugins\.quiet/);
 
   const page = await admin.page(href);
   assert.match(page, /<h2>Plugin greeter<\/h2>/);
   assert.match(page, /plugins\.greeter\.pauseSeconds<\/code><div class="muted">How long it thinks before\./);
   assert.match(page, /What it says to each client\./);
+  assert.match(page, /What it says at the end\.[\s\S]*?not set/, 'also what is not set');
   assert.doesNotMatch(page, /never shown/);
   const { sections } = (await admin.json(href)) as {
     readonly sections: readonly { readonly items: readonly Readonly<Record<string, unknown>>[] }[];

@@ -25,7 +25,7 @@ test('the plugins in the documents have no complaints either', async (t) => {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await writeFile(join(folder, file), text);
   }
-  await newPlugin({ name: 'doorman', language: 'javascript', stripsTypes: false, program: 'postern', cwd: folder });
+  await newPlugin({ name: 'doorman', language: 'javascript', stripsTypes: false, cwd: folder });
   const configuration = JSON.parse(await readFile(join(folder, 'doorman', 'jsconfig.json'), 'utf8')) as object;
   // Beside the others, as the places of the types are relative.
   await mkdir(join(folder, 'documents'));

@@ -4,14 +4,20 @@ import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { newPlugin, type NewPluginInput, parsePluginName, skeletonOf } from '../../../plugins/plugin-kit/new-plugin.js';
+import {
+  newPlugin,
+  type NewPluginInput,
+  nextSteps,
+  parsePluginName,
+  skeletonOf,
+} from '../../../plugins/plugin-kit/new-plugin.js';
 import { runTrial } from '../../../plugins/plugin-kit/trial.js';
 import { isStartError } from '../../../core/problem.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { compilerComplaints } from '../../support/type-check.js';
 
-const input = { name: 'rate-limit', language: 'javascript', stripsTypes: false, program: 'postern' } as const;
+const input = { name: 'rate-limit', language: 'javascript', stripsTypes: false } as const;
 
 async function refusal(given: NewPluginInput): Promise<string> {
   const error: unknown = await newPlugin(given).catch((reason: unknown) => reason);
@@ -28,16 +34,19 @@ const filesBelow = (folder: string) =>
 describe('postern plugin new', () => {
   test('writes a plugin under its name, in each form that the name has', async (t) => {
     const cwd = await temporaryFolder(t);
-    const said = await newPlugin({ ...input, cwd });
+    const plugin = await newPlugin({ ...input, cwd });
+    const said = nextSteps(plugin, 'postern');
     const steps = said.match(/^ {2}(?:postern |sitePlugins).*$/gm) ?? [];
     assert.deepEqual(
       [steps.length, new Set(steps.map((step) => step.search(/(?<= {2})\S+(?: \S+)*$/))).size],
       [4, 1],
       said,
     );
-    const throughNpx = await newPlugin({ ...input, cwd: await temporaryFolder(t), program: 'npx postern' });
+    const throughNpx = nextSteps(plugin, 'npx postern');
     assert.equal(throughNpx.match(/npx postern (plugin (test|check) \.\/rate-limit|start) /g)?.length, 3, throughNpx);
     const folder = join(cwd, 'rate-limit');
+    assert.equal(plugin.folder, folder);
+    assert.deepEqual(plugin.files, filesBelow(folder));
     assert.deepEqual(filesBelow(folder), [
       'assets/style.css',
       'index.js',
@@ -140,7 +149,7 @@ describe('postern plugin new', () => {
 
   test('--typescript writes one that its own script compiles, where Node runs no TypeScript', async (t) => {
     const cwd = await temporaryFolder(t);
-    const said = await newPlugin({ ...input, cwd, language: 'typescript' });
+    const said = nextSteps(await newPlugin({ ...input, cwd, language: 'typescript' }), 'postern');
     assert.match(said, /npm install && npm run build/);
     const folder = join(cwd, 'rate-limit');
     assert.deepEqual(

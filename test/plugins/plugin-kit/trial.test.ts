@@ -151,7 +151,7 @@ const mistakes: Readonly<Record<string, Subject & { readonly says: RegExp }>> = 
 describe('postern plugin check', { concurrency: 2 }, () => {
   test('has nothing to say against a new plugin, and tells what it adds', async (t) => {
     const cwd = await temporaryFolder(t);
-    await newPlugin({ name: 'greylist', language: 'javascript', stripsTypes: false, program: 'postern', cwd });
+    await newPlugin({ name: 'greylist', language: 'javascript', stripsTypes: false, cwd });
     const report = await runTrial({ path: './greylist', options: {}, cwd, env: {} });
     assert.deepEqual(report, {
       plugins: [

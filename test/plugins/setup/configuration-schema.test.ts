@@ -7,8 +7,16 @@ import { describe, test } from 'node:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import JSON5 from 'json5';
+import { z } from 'zod';
+import { version } from '../../../core/host/installation.js';
 import { builtIns } from '../../../core/main.js';
-import { editorSchema, referenceEntries, referenceText } from '../../../plugins/setup/configuration-schema.js';
+import { definePlugin } from '../../../core/plugin.js';
+import {
+  editorSchema,
+  firstVersion,
+  referenceEntries,
+  referenceText,
+} from '../../../plugins/setup/configuration-schema.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { projectRoot } from '../../support/project.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -54,6 +62,34 @@ describe('the reference of the configuration', () => {
   });
 });
 
+describe('the version that brought a key', () => {
+  const file = join(projectRoot, 'test', 'plugins', 'setup', `keys-of-${firstVersion}.txt`);
+  const entries = referenceEntries(builtIns);
+  const isFirst = version.startsWith(`${firstVersion}.`);
+
+  test(`is said of each key that is not in the list of the first, which is frozen after ${firstVersion}`, async () => {
+    const lines = `${entries.map(({ key }) => key).join('\n')}\n`;
+    if (isFirst && process.env['POSTERN_WRITE_REFERENCE'] === '1') await writeFile(file, lines);
+    const first = readFileSync(file, 'utf8');
+    if (isFirst) assert.equal(first, lines, 'POSTERN_WRITE_REFERENCE=1 npm test -- plugins/setup/configuration-schema');
+    const known = new Set(first.split('\n'));
+    const wrong = entries.filter(({ key, since }) => known.has(key) !== (since === '')).map(({ key }) => key);
+    assert.deepEqual(wrong, [], "mark new keys: .meta({ since: '0.2' })");
+  });
+
+  test('is printed with its description, of a group with all its keys, and is not in the schema for editors', () => {
+    const options = z.strictObject({
+      old: z.int().default(1).describe('Old.'),
+      group: z.strictObject({ key: z.int().default(1).describe('New.') }).meta({ since: '0.2' }),
+    });
+    const plugin = definePlugin({ name: 'x', options, setup: () => undefined });
+    const text = referenceText([plugin]);
+    assert.match(text, /^\| `plugins\.x\.old` .*\| Old\. \|$/m);
+    assert.match(text, /^\| `plugins\.x\.group\.key` .*\| New\. Since 0\.2\. \|$/m);
+    assert.ok(!editorSchema([plugin]).includes('since'));
+  });
+});
+
 describe('the JSON Schema of the configuration', () => {
   test('takes the examples that come with the server, and what init writes', async (t) => {
     const valid = validator();
@@ -85,6 +121,7 @@ describe('postern config', () => {
     assert.match(all, /^domains = \["acme\.org"\] {2}\(file: .*postern\.json5:2\)$/m);
     assert.match(all, /^http\.port = 8080 {2}\(default\)$/m);
     assert.match(all, /^http\.accounts\.0\.password = "••••"/m);
+    assert.match(all, /^http\.https is not set$/m);
     assert.ok(!all.includes('a long secret'));
     assert.equal((await setup(cwd, 'config', 'show', 'http.port')).split('\n').length, 1);
     const [port] = JSON.parse(await setup(cwd, 'config', 'show', 'http.port', '--json')) as [{ value: unknown }];

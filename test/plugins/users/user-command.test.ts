@@ -55,7 +55,7 @@ describe('postern user, when no server runs', () => {
   it('adds a user without a password, and says that sign-in is impossible', async (test) => {
     const { run, printed } = await openTerminal(test);
     await run('add anna@example.org', { interactive: true, typed: [''] });
-    assert.match(printed[0] ?? '', /without a password.*postern user passwd anna@example\.org/);
+    assert.match(printed[0] ?? '', /without a password.*postern user password anna@example\.org/);
     await run('list');
     assert.equal(printed[2], 'anna@example.org  (no password)');
   });
@@ -70,10 +70,10 @@ describe('postern user, when no server runs', () => {
   it('changes a password, but not to nothing', async (test) => {
     const { run, printed, file } = await openTerminal(test);
     await (await openUserRecords(file)).add(user('anna@example.org'));
-    await assert.rejects(run('passwd anna', { typed: [''] }), says(/No password was given/));
-    await assert.rejects(run('passwd anna', { typed: ['short'] }), isProblemNamed('invalid'));
-    await assert.rejects(run('passwd berta', { typed: ['a long enough secret'] }), isProblemNamed('not-found'));
-    await run('passwd anna', { typed: ['a long enough secret'] });
+    await assert.rejects(run('password anna', { typed: [''] }), says(/No password was given/));
+    await assert.rejects(run('password anna', { typed: ['short'] }), isProblemNamed('invalid'));
+    await assert.rejects(run('password berta', { typed: ['a long enough secret'] }), isProblemNamed('not-found'));
+    await run('password anna', { typed: ['a long enough secret'] });
     assert.deepEqual(printed, ['anna@example.org has a new password.', `Data folder: ${dirname(file)}`]);
     assert.notEqual((await openUserRecords(file)).get('anna@example.org')?.passwordHash, null);
   });
