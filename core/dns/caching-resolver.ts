@@ -6,8 +6,8 @@ import {
   type DnsFailure,
   isDnsFailure,
   type LookupOptions,
-  type MxRecord,
   type Resolver,
+  type SecureResolver,
 } from './resolver.js';
 
 export interface CacheLimits {
@@ -37,7 +37,7 @@ type Known =
   | { readonly until: number; readonly answer: DnsResponse<unknown> }
   | { readonly until: number; readonly failure: DnsFailure };
 
-type Question = 'resolveMx' | 'resolve4' | 'resolve6' | 'resolveTxt' | 'resolvePtr';
+type Question = keyof SecureResolver;
 
 /** Caches the answers of another resolver and joins equal queries that run at the same time. */
 export class CachingResolver implements Resolver {
@@ -56,17 +56,17 @@ export class CachingResolver implements Resolver {
   }
 
   resolveMx: Resolver['resolveMx'] = (name, options) =>
-    this.#look('resolveMx', name, options, () => this.#resolver.resolveMx(name));
+    this.look('resolveMx', name, options, () => this.#resolver.resolveMx(name));
   resolve4: Resolver['resolve4'] = (name, options) =>
-    this.#look('resolve4', name, options, () => this.#resolver.resolve4(name));
+    this.look('resolve4', name, options, () => this.#resolver.resolve4(name));
   resolve6: Resolver['resolve6'] = (name, options) =>
-    this.#look('resolve6', name, options, () => this.#resolver.resolve6(name));
+    this.look('resolve6', name, options, () => this.#resolver.resolve6(name));
   resolveTxt: Resolver['resolveTxt'] = (name, options) =>
-    this.#look('resolveTxt', name, options, () => this.#resolver.resolveTxt(name));
+    this.look('resolveTxt', name, options, () => this.#resolver.resolveTxt(name));
   resolvePtr: Resolver['resolvePtr'] = (address, options) =>
-    this.#look('resolvePtr', address, options, () => this.#resolver.resolvePtr(address));
+    this.look('resolvePtr', address, options, () => this.#resolver.resolvePtr(address));
 
-  async #look<T>(
+  protected async look<T>(
     question: Question,
     name: string,
     { signal, fresh = false }: LookupOptions = {},
@@ -116,6 +116,21 @@ export class CachingResolver implements Resolver {
   }
 }
 
+/** The same for answers that are validated. */
+export class CachingSecureResolver extends CachingResolver implements SecureResolver {
+  readonly #secure: SecureResolver;
+
+  constructor(resolver: SecureResolver, limits: Partial<CacheLimits> = {}, clock: Clock = systemClock) {
+    super(resolver, limits, clock);
+    this.#secure = resolver;
+  }
+
+  resolveTlsa: SecureResolver['resolveTlsa'] = (name, options) =>
+    this.look('resolveTlsa', name, options, () => this.#secure.resolveTlsa(name));
+  resolveCname: SecureResolver['resolveCname'] = (name, options) =>
+    this.look('resolveCname', name, options, () => this.#secure.resolveCname(name));
+}
+
 /** Memory that one entry of the cache stands for, in bytes, roughly. */
 const entryBytes = 1000;
 
@@ -126,7 +141,7 @@ function entriesOf(known: Known): number {
   return 1 + Math.floor(bytes / entryBytes);
 }
 
-const textOf = (record: unknown): string => (typeof record === 'string' ? record : (record as MxRecord).exchange);
+const textOf = (record: unknown): string => (typeof record === 'string' ? record : JSON.stringify(record));
 
 /** The query continues for the other callers that wait for it. */
 function unlessAborted<T>(asking: Promise<T>, signal: AbortSignal | undefined, question: string): Promise<T> {

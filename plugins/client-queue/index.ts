@@ -75,7 +75,7 @@ export const clientQueue = definePlugin({
     const controls = await openDestinationControls({ file: join(data, 'destinations.json'), clock });
     const jobs = await BulkJobs.open({ file: join(data, 'queue-jobs.json'), clock, log });
     onClose(() => jobs.stop());
-    const mailFinder = new MailFinder(options.resolver, configuration, clock);
+    const mailFinder = new MailFinder(options, configuration, clock);
     const policies = await openPolicies(context, join(data, 'mta-sts.json'), mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
     const shared = { queue, controls, settings, finder, submission, clock };
@@ -98,7 +98,7 @@ export const clientQueue = definePlugin({
       firstPause: () => settings.schedule.pause(1),
       speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
     });
-    const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current, log });
     registerTargets(smtp, targets, {
       finder: () => (placement) => queue.locate(placement),
       explain: explainRelay(hops, controls),
@@ -125,7 +125,7 @@ export const clientQueue = definePlugin({
       relayQueue: queue,
       queue: mailQueue({ queue, submission, rules: () => settings.rules, outbound, clock }),
       reconfigure(changed: ClientQueueSettings) {
-        const useResolver = mailFinder.prepare(changed.resolver);
+        const useResolver = mailFinder.prepare(changed);
         settings.change(changed);
         useResolver();
         queue.bound(boundsOf(changed));
@@ -239,7 +239,8 @@ async function openReports(
   every(saveSeconds, () => (isStarted ? reporter.run() : undefined));
   return (domain, server, agreed) => {
     if (!settings.current.tlsReports.send) return;
-    results.record(domain, server, agreed, { policy: policies.peek(domain), fault: policies.fault(domain) });
+    const { dane } = server.tls;
+    results.record(domain, server, agreed, { policy: policies.peek(domain), fault: policies.fault(domain), dane });
   };
 }
 
