@@ -2,7 +2,6 @@ import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
 import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
-import { withTimeout } from '../../../core/concurrency.js';
 import type { Log } from '../../../core/log/log.js';
 import { type Dane, usableTlsa } from '../../../core/net/tlsa.js';
 import { isProblem } from '../../../core/problem.js';
@@ -132,11 +131,17 @@ export class NextHops {
 
   /** Mail waits for the answer: a fault of this server, or a search without an end, is one too. */
   async #findInTime(destination: string): Promise<Servers | NoRoute> {
+    let timer: NodeJS.Timeout | undefined;
+    const overdue = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error('It took too long.')), maxFindMs).unref();
+    });
     try {
-      return await withTimeout(maxFindMs, this.#find(readDestination(destination)), 'it took too long');
+      return await Promise.race([this.#find(readDestination(destination)), overdue]);
     } catch (error) {
       this.#input.log?.error({ destination, err: error }, 'the servers of a destination could not be searched');
       return noWay('dns', '4.3.0', 'The search for a server failed here, it is tried again');
+    } finally {
+      clearTimeout(timer);
     }
   }
 
