@@ -226,6 +226,8 @@ export class PolicedFinder implements HopFinder {
   async forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
     // Looked up at the same time as the servers.
     const enforced = this.#policies.of(domain).then((policy) => (policy?.mode === 'enforce' ? policy : undefined));
+    // Nobody waits for it when the search fails first.
+    enforced.catch(() => undefined);
     const allowed = async () => {
       const policy = await enforced;
       return policy && ((host: string) => allowsServer(policy, host));
