@@ -141,7 +141,8 @@ export class ValidatingResolver extends SystemResolver implements SecureResolver
   }
 }
 
-function nameServerOf(written: string): NameServer {
+/** @throws Problem `invalid` */
+export function nameServerOf(written: string): NameServer {
   const address = serverAddress(written);
   const colon = address.lastIndexOf(':');
   return { host: address.slice(0, colon).replace(/^\[|\]$/g, ''), port: Number(address.slice(colon + 1)) };

@@ -106,6 +106,7 @@ export const clientQueue = definePlugin({
     const site = clientDeps({
       ...shared,
       policies,
+      hops: outbound.hops,
       configuration,
       uploads: await openUploads(context, data),
       forgetFailures: (destinations) => outbound.forgetFailures(destinations),
