@@ -21,6 +21,7 @@ import {
   isDnsFailure,
   type LookupOptions,
   type MxRecord,
+  questionName,
   type SecureResolver,
 } from './resolver.js';
 import { bareName, serverAddress, SystemResolver, type SystemResolverOptions } from './system-resolver.js';
@@ -110,6 +111,8 @@ export class ValidatingResolver extends SystemResolver implements SecureResolver
     options: LookupOptions | undefined,
     read: (data: unknown) => T,
   ): Promise<DnsResponse<T>> {
+    // A longer label would be written as something else.
+    if (name !== '.' && questionName(name) === undefined) throw dnsFailure('nxdomain', `${type} ${name.slice(0, 255)}`);
     await this.#queries.acquire();
     try {
       return readAnswer(await this.#ask(name, type, options?.signal), name, type, read);
@@ -264,7 +267,7 @@ function readAnswer<T>(
       const { rcode } = packet as DecodedPacket & { readonly rcode: string };
       throw dnsFailure(rcode === 'NXDOMAIN' ? 'nxdomain' : 'nodata', `${type} ${name}`, undefined, secure);
     }
-    canonical = bareName(String(alias.data));
+    canonical = bareName(alias.data as string);
   }
   throw dnsFailure('servfail', `${type} ${name}: more than ${maxAliases} aliases`);
 }

@@ -98,6 +98,7 @@ test('failures are told apart from missing records', async (t) => {
   });
   assert.equal(await failureOf(resolver.resolveTlsa('bogus.example')), 'servfail');
   assert.equal(await failureOf(resolver.resolveMx('no.example')), 'servfail');
+  assert.equal(await failureOf(resolver.resolveMx(`${'a'.repeat(64)}.example`)), 'nxdomain');
   const aborted = AbortSignal.abort();
   assert.equal(await failureOf(resolver.resolveMx('no.example', { signal: aborted })), 'aborted');
 });

@@ -335,6 +335,20 @@ test('connections under different records are not shared', async (t) => {
   assert.equal(fixed.sink.messages.length, 1);
 });
 
+test('a reload switches it off and on', async (t) => {
+  const { dns, finder } = await fixture(t, { zone: zoneOf({ TLSA: [tlsa(selfSigned(host))] }), wrap: (one) => one });
+  assert.ok(finder instanceof MailFinder);
+  const settings = (dane: boolean) =>
+    ClientQueueOptions.parse({ dane, resolver: { servers: [dns.address], timeoutMs: 500 } });
+  const search = async () => {
+    const found = await finder.forDomain(domain, { allowPrivate: true });
+    return found.outcome === 'found' && found.hops.some(({ dane }) => dane !== undefined);
+  };
+  assert.equal(await search(), true);
+  assert.deepEqual([finder.prepare(settings(false))(), await search()], [true, false]);
+  assert.deepEqual([finder.prepare(settings(true))(), await search()], [true, true]);
+});
+
 test('what DANE demands is explained', async (t) => {
   const explained = async (zone: Zone) => {
     const { hops } = await fixture(t, { zone });
