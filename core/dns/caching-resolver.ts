@@ -40,15 +40,20 @@ type Known =
 type Question = keyof SecureResolver;
 
 /** Caches the answers of another resolver and joins equal queries that run at the same time. */
-export class CachingResolver implements Resolver {
-  readonly #resolver: Resolver;
+export class CachingResolver implements SecureResolver {
+  readonly #resolver: Resolver & Partial<SecureResolver>;
   readonly #limits: CacheLimits;
   readonly #clock: Clock;
   readonly #known: LRUCache<string, Known>;
   /** Queries in flight. */
   readonly #asked = new Map<string, Promise<Known>>();
 
-  constructor(resolver: Resolver, limits: Partial<CacheLimits> = {}, clock: Clock = systemClock) {
+  /** @param resolver one that does not validate has no answer about TLSA and CNAME records */
+  constructor(
+    resolver: Resolver & Partial<SecureResolver>,
+    limits: Partial<CacheLimits> = {},
+    clock: Clock = systemClock,
+  ) {
     this.#resolver = resolver;
     this.#limits = { ...defaultCacheLimits, ...limits };
     this.#clock = clock;
@@ -56,17 +61,21 @@ export class CachingResolver implements Resolver {
   }
 
   resolveMx: Resolver['resolveMx'] = (name, options) =>
-    this.look('resolveMx', name, options, () => this.#resolver.resolveMx(name));
+    this.#look('resolveMx', name, options, () => this.#resolver.resolveMx(name));
   resolve4: Resolver['resolve4'] = (name, options) =>
-    this.look('resolve4', name, options, () => this.#resolver.resolve4(name));
+    this.#look('resolve4', name, options, () => this.#resolver.resolve4(name));
   resolve6: Resolver['resolve6'] = (name, options) =>
-    this.look('resolve6', name, options, () => this.#resolver.resolve6(name));
+    this.#look('resolve6', name, options, () => this.#resolver.resolve6(name));
   resolveTxt: Resolver['resolveTxt'] = (name, options) =>
-    this.look('resolveTxt', name, options, () => this.#resolver.resolveTxt(name));
+    this.#look('resolveTxt', name, options, () => this.#resolver.resolveTxt(name));
   resolvePtr: Resolver['resolvePtr'] = (address, options) =>
-    this.look('resolvePtr', address, options, () => this.#resolver.resolvePtr(address));
+    this.#look('resolvePtr', address, options, () => this.#resolver.resolvePtr(address));
+  resolveTlsa: SecureResolver['resolveTlsa'] = (name, options) =>
+    this.#look('resolveTlsa', name, options, async () => this.#resolver.resolveTlsa?.(name) ?? unknown(name));
+  resolveCname: SecureResolver['resolveCname'] = (name, options) =>
+    this.#look('resolveCname', name, options, async () => this.#resolver.resolveCname?.(name) ?? unknown(name));
 
-  protected async look<T>(
+  async #look<T>(
     question: Question,
     name: string,
     { signal, fresh = false }: LookupOptions = {},
@@ -116,19 +125,8 @@ export class CachingResolver implements Resolver {
   }
 }
 
-/** The same for answers that are validated. */
-export class CachingSecureResolver extends CachingResolver implements SecureResolver {
-  readonly #secure: SecureResolver;
-
-  constructor(resolver: SecureResolver, limits: Partial<CacheLimits> = {}, clock: Clock = systemClock) {
-    super(resolver, limits, clock);
-    this.#secure = resolver;
-  }
-
-  resolveTlsa: SecureResolver['resolveTlsa'] = (name, options) =>
-    this.look('resolveTlsa', name, options, () => this.#secure.resolveTlsa(name));
-  resolveCname: SecureResolver['resolveCname'] = (name, options) =>
-    this.look('resolveCname', name, options, () => this.#secure.resolveCname(name));
+function unknown(name: string): never {
+  throw dnsFailure('servfail', name);
 }
 
 /** Memory that one entry of the cache stands for, in bytes, roughly. */

@@ -46,7 +46,7 @@ const udpBytes = 1232;
 const maxAliases = 8;
 /** TLSA records of one name; a few are usual. */
 const maxTlsa = 32;
-/** Datagrams that are no answer to the query; after these somebody is guessing. */
+/** Datagrams that are no answer to the query; more of them are guesses. */
 const maxStrays = 20;
 /** Sockets at a time. */
 const maxQueries = 500;
@@ -189,7 +189,7 @@ function answerTo({ id, name, type }: Query, bytes: Buffer): DecodedPacket | und
   }
 }
 
-/** From a port of its own, which the system picks at random. */
+/** From a new port, which the system picks at random. */
 function overUdp({ host, port }: NameServer, query: Query, signal: AbortSignal): Promise<DecodedPacket> {
   const question = `${query.type} ${query.name}`;
   return new Promise((resolve, reject) => {

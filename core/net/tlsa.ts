@@ -41,7 +41,7 @@ export const tlsaText = ({ usage, selector, matching, data }: TlsaRecord): strin
   `${usage} ${selector} ${matching} ${data}`;
 
 /** Whether the record is about that certificate, whatever its usage. */
-export function matchesTlsa({ selector, matching, data }: TlsaRecord, certificate: X509Certificate): boolean {
+function matchesTlsa({ selector, matching, data }: TlsaRecord, certificate: X509Certificate): boolean {
   const selected = selector === 0 ? certificate.raw : certificate.publicKey.export({ type: 'spki', format: 'der' });
   const digest = digests[matching]?.name;
   return data === (digest === undefined ? selected.toString('hex') : createHash(digest).update(selected).digest('hex'));

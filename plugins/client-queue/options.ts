@@ -218,7 +218,7 @@ export const ClientQueueOptions = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'TLSA records of mail servers found by MX are looked up and obeyed (DANE, RFC 7672). Needs `resolver.servers`: name servers that validate DNSSEC, reached over a path that nobody else can change.',
+      'TLSA records of mail servers found by MX are looked up and obeyed (DANE, RFC 7672). Needs `resolver.servers`: name servers that validate DNSSEC, reached over a path that others cannot change.',
     ),
   tlsReports: z
     .strictObject({

@@ -16,7 +16,7 @@ const maxMs = 4000;
 
 /**
  * TLSA records of this server against its certificate: servers that obey them (DANE) send nothing when they do not
- * match. They are asked for where the queue has name servers of its own, which validate; nothing is said without them.
+ * match. Looked up with the name servers that only the queue asks, which may validate; without them there is no finding.
  */
 export async function tlsaFindings({ configuration, clock, signal }: DoctorContext): Promise<readonly Finding[]> {
   const { hostname, domains, options } = configuration;

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../../../core/clock.js';
 import type { Configuration } from '../../../core/contracts/server.js';
-import { CachingResolver, CachingSecureResolver } from '../../../core/dns/caching-resolver.js';
+import { CachingResolver } from '../../../core/dns/caching-resolver.js';
 import { MailRoutes, ownAddresses } from '../../../core/dns/mail-routes.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import type { Resolver } from '../../../core/dns/resolver.js';
@@ -86,7 +86,7 @@ export class MailFinder implements HopFinder {
   #made(asked: Asked): Answering {
     const own = { ownNames: [this.#deps.hostname], ownAddresses };
     if (asked.dane) {
-      const resolver = new CachingSecureResolver(new ValidatingResolver(asked), {}, this.#clock);
+      const resolver = new CachingResolver(new ValidatingResolver(asked), {}, this.#clock);
       return { resolver, routes: new MailRoutes({ resolver, secureResolver: resolver, ...own }) };
     }
     const resolver = new CachingResolver(new SystemResolver(asked), {}, this.#clock);

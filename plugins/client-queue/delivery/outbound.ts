@@ -317,7 +317,7 @@ function refuseUnknownRoute({ routes, defaultRoute }: ClientQueueSettings): void
   );
 }
 
-/** Name servers that nobody has chosen may answer anything, and say that it is validated. */
+/** Name servers that the operator has not chosen may mark any answer as validated. */
 function refuseUntrustedDane({ dane, resolver }: ClientQueueSettings): void {
   if (!dane || resolver.servers !== undefined) return;
   throw problem(

@@ -114,7 +114,7 @@ function sentenceOf({ host, address, port, protocol, tls, auth }: Server, index:
 }
 
 /** What DANE demands of a server (RFC 7672). */
-export function daneWords(dane: Dane): string {
+function daneWords(dane: Dane): string {
   const usable = usableTlsa(dane).length;
   if (usable > 0) return `its certificate checked against ${pluralize(usable, 'TLSA record')} of ${dane.base} (DANE)`;
   return `though none of the TLSA records of ${dane.base} can be used to check its certificate (DANE)`;

@@ -226,7 +226,7 @@ export class PolicedFinder implements HopFinder {
   async forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
     // Looked up at the same time as the servers.
     const enforced = this.#policies.of(domain).then((policy) => (policy?.mode === 'enforce' ? policy : undefined));
-    // Nobody waits for it when the search fails first.
+    // A search that fails first does not wait for it.
     enforced.catch(() => undefined);
     const allowed = async () => {
       const policy = await enforced;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CachingSecureResolver } from '../../../core/dns/caching-resolver.js';
+import { CachingResolver } from '../../../core/dns/caching-resolver.js';
 import { isDnsFailure } from '../../../core/dns/resolver.js';
 import { ValidatingResolver } from '../../../core/dns/validating-resolver.js';
 import { DnsServer, type Zone } from '../../support/dns-server.js';
@@ -130,7 +130,7 @@ test('the cache keeps TLSA records for their time, with what is known of them', 
     '_25._tcp.mx.example': { TLSA: [`3 1 1 ${data}`], secure: true, ttl: 100 },
   });
   const clock = new HandClock();
-  const cache = new CachingSecureResolver(resolver, {}, clock);
+  const cache = new CachingResolver(resolver, {}, clock);
   const ask = async () => (await cache.resolveTlsa('_25._tcp.mx.example')).secure;
   assert.deepEqual([await ask(), await ask(), server.questions.length], [true, true, 1]);
   clock.advance(101);
