@@ -44,8 +44,9 @@ interface NameServer {
 const udpBytes = 1232;
 /** Aliases that are followed. */
 const maxAliases = 8;
-/** TLSA records of one name; a few are usual. */
+/** TLSA records of one name, and hex digits of all: a few digests are usual. */
 const maxTlsa = 32;
+const maxTlsaDigits = 16_384;
 /** Datagrams that are no answer to the query; more of them are guesses. */
 const maxStrays = 20;
 /** Sockets at a time. */
@@ -96,7 +97,10 @@ export class ValidatingResolver extends SystemResolver implements SecureResolver
       const { usage, selector, matchingType: matching, certificate } = data as TlsaData;
       return { usage, selector, matching, data: certificate.toString('hex') };
     });
-    if (found.records.length > maxTlsa) throw dnsFailure('servfail', `TLSA ${name}: more than ${maxTlsa} records`);
+    const digits = found.records.reduce((sum, record) => sum + record.data.length, 0);
+    if (found.records.length > maxTlsa || digits > maxTlsaDigits) {
+      throw dnsFailure('servfail', `TLSA ${name}: ${found.records.length} records of ${digits} digits`);
+    }
     return found;
   }
 

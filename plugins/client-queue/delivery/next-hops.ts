@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { cacheSize } from '../../../core/disk/cache-size.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
 import type { Log } from '../../../core/log/log.js';
 import { type Dane, usableTlsa } from '../../../core/net/tlsa.js';
@@ -70,10 +69,19 @@ interface KnownHops {
   readonly hung: boolean;
 }
 
+/** Digits of TLSA records that one entry of the cache stands for. */
+const entryDigits = 4000;
+
+/** Strangers choose the size of their records. */
+function sizeOf({ found }: KnownHops): number {
+  const records = found.outcome === 'found' ? found.servers.flatMap(({ tls: { dane } }) => dane?.records ?? []) : [];
+  return 1 + Math.floor(records.reduce((sum, { data }) => sum + data.length, 0) / entryDigits);
+}
+
 /** Finds the servers of destinations, by route or MX, and how to talk to them. */
 export class NextHops {
   readonly #input: NextHopsInput;
-  readonly #kept = new LRUCache<string, KnownHops>(cacheSize(maxKept));
+  readonly #kept = new LRUCache<string, KnownHops>({ maxSize: maxKept, sizeCalculation: sizeOf });
   /** Searches in flight. */
   readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
 

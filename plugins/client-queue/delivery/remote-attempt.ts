@@ -305,8 +305,9 @@ class RemoteAttempt {
   }
 
   #demandOf({ tls: { dane } }: Server): string {
-    if (dane !== undefined) return ' (DANE: its TLSA records demand it)';
-    return this.#mustVerify ? ' (the MTA-STS policy of the domain demands it)' : '';
+    const isByPolicy = this.#mustVerify && (dane === undefined || usableTlsa(dane).length === 0);
+    if (isByPolicy) return ' (the MTA-STS policy of the domain demands it)';
+    return dane === undefined ? '' : ' (DANE: its TLSA records demand it)';
   }
 
   #setVerdict(recipients: readonly LeasedRecipient[], verdict: RecipientVerdict): void {

@@ -71,7 +71,8 @@ export interface FoundPolicy {
 const maxDomains = 10_000;
 /** Servers with different TLSA records have one each. */
 const maxPolicies = 5;
-const maxString = 1000;
+/** Of a record; digests are shorter. */
+const maxRecord = 200;
 /** Kinds of failures of one policy; others are counted by their type alone. */
 const maxFailures = 30;
 
@@ -173,7 +174,7 @@ type ReportedPolicy = Pick<Counted, 'type' | 'strings' | 'mx'>;
 
 function policyOf({ policy, fault, dane }: FoundPolicy): ReportedPolicy {
   if (dane !== undefined) {
-    return { type: 'tlsa', strings: dane.records.map((one) => tlsaText(one).slice(0, maxString)).sort(), mx: [] };
+    return { type: 'tlsa', strings: dane.records.map((one) => tlsaText(one).slice(0, maxRecord)).sort(), mx: [] };
   }
   if (hasPolicy(policy)) return { type: 'sts', strings: linesOf(policy), mx: [...policy.mx] };
   return { type: fault === undefined ? 'no-policy-found' : 'sts', strings: [], mx: [] };

@@ -112,10 +112,15 @@ test('the next server is asked when one fails', async (t) => {
   assert.deepEqual((await resolver.resolve4('a.example')).records, ['192.0.2.1']);
 });
 
-test('a name with too many TLSA records has failed', async (t) => {
+test('a name with too many TLSA records, or too large ones, has failed', async (t) => {
   const many = Array.from({ length: 33 }, () => `3 1 1 ${data}`);
-  const [resolver] = await resolverOf(t, { 'a.example': { TLSA: many, truncated: true } });
-  assert.equal(await failureOf(resolver.resolveTlsa('a.example')), 'servfail');
+  const large = Array.from({ length: 5 }, () => `3 0 0 ${'ab'.repeat(2000)}`);
+  const [resolver] = await resolverOf(t, {
+    'many.example': { TLSA: many, truncated: true },
+    'large.example': { TLSA: large, truncated: true },
+  });
+  assert.equal(await failureOf(resolver.resolveTlsa('many.example')), 'servfail');
+  assert.equal(await failureOf(resolver.resolveTlsa('large.example')), 'servfail');
 });
 
 test('a server that validates says so about the root', async (t) => {

@@ -316,6 +316,8 @@ test('DANE takes the place of the certificate that an MTA-STS policy demands', a
   const wrap = (finder: MailFinder): HopFinder =>
     new PolicedFinder(finder, { of: () => Promise.resolve(policy), forgetFailures: () => undefined });
   await delivers(await fixture(t, { zone: zoneOf({ TLSA: [tlsa(pair)] }), script: { tls: pair }, wrap }));
+  const unusable = zoneOf({ TLSA: [tlsa(pair, 1)] });
+  assert.match(await defers(await fixture(t, { zone: unusable, script: { tls: pair }, wrap }), '4.7.5'), /MTA-STS/);
   const wrong = zoneOf({ TLSA: [tlsa(selfSigned(host))] });
   assert.match(await defers(await fixture(t, { zone: wrong, script: { tls: pair }, wrap }), '4.7.5'), /DANE/);
   assert.match(
