@@ -6,8 +6,8 @@ import {
   type DnsFailure,
   isDnsFailure,
   type LookupOptions,
-  type MxRecord,
   type Resolver,
+  type SecureResolver,
 } from './resolver.js';
 
 export interface CacheLimits {
@@ -37,18 +37,23 @@ type Known =
   | { readonly until: number; readonly answer: DnsResponse<unknown> }
   | { readonly until: number; readonly failure: DnsFailure };
 
-type Question = 'resolveMx' | 'resolve4' | 'resolve6' | 'resolveTxt' | 'resolvePtr';
+type Question = keyof SecureResolver;
 
 /** Caches the answers of another resolver and joins equal queries that run at the same time. */
-export class CachingResolver implements Resolver {
-  readonly #resolver: Resolver;
+export class CachingResolver implements SecureResolver {
+  readonly #resolver: Resolver & Partial<SecureResolver>;
   readonly #limits: CacheLimits;
   readonly #clock: Clock;
   readonly #known: LRUCache<string, Known>;
   /** Queries in flight. */
   readonly #asked = new Map<string, Promise<Known>>();
 
-  constructor(resolver: Resolver, limits: Partial<CacheLimits> = {}, clock: Clock = systemClock) {
+  /** @param resolver one that does not validate has no answer about TLSA and CNAME records */
+  constructor(
+    resolver: Resolver & Partial<SecureResolver>,
+    limits: Partial<CacheLimits> = {},
+    clock: Clock = systemClock,
+  ) {
     this.#resolver = resolver;
     this.#limits = { ...defaultCacheLimits, ...limits };
     this.#clock = clock;
@@ -65,6 +70,10 @@ export class CachingResolver implements Resolver {
     this.#look('resolveTxt', name, options, () => this.#resolver.resolveTxt(name));
   resolvePtr: Resolver['resolvePtr'] = (address, options) =>
     this.#look('resolvePtr', address, options, () => this.#resolver.resolvePtr(address));
+  resolveTlsa: SecureResolver['resolveTlsa'] = (name, options) =>
+    this.#look('resolveTlsa', name, options, async () => this.#resolver.resolveTlsa?.(name) ?? unknown(name));
+  resolveCname: SecureResolver['resolveCname'] = (name, options) =>
+    this.#look('resolveCname', name, options, async () => this.#resolver.resolveCname?.(name) ?? unknown(name));
 
   async #look<T>(
     question: Question,
@@ -116,6 +125,10 @@ export class CachingResolver implements Resolver {
   }
 }
 
+function unknown(name: string): never {
+  throw dnsFailure('servfail', name);
+}
+
 /** Memory that one entry of the cache stands for, in bytes, roughly. */
 const entryBytes = 1000;
 
@@ -126,7 +139,7 @@ function entriesOf(known: Known): number {
   return 1 + Math.floor(bytes / entryBytes);
 }
 
-const textOf = (record: unknown): string => (typeof record === 'string' ? record : (record as MxRecord).exchange);
+const textOf = (record: unknown): string => (typeof record === 'string' ? record : JSON.stringify(record));
 
 /** The query continues for the other callers that wait for it. */
 function unlessAborted<T>(asking: Promise<T>, signal: AbortSignal | undefined, question: string): Promise<T> {

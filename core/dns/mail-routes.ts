@@ -3,7 +3,9 @@ import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.js';
 import { isLoopbackAddress, normalAddress } from '../net/ip-address.js';
+import type { Dane } from '../net/tlsa.js';
 import { CachingResolver } from './caching-resolver.js';
+import { lookUpDane } from './dane.js';
 import type { HopFinder, HopSearch, NextHop, NoRoute, SearchOptions } from './next-hop.js';
 import { isPrivateAddress } from './private-address.js';
 import {
@@ -14,11 +16,14 @@ import {
   type LookupOptions,
   type MxRecord,
   type Resolver,
+  type SecureResolver,
 } from './resolver.js';
 import { SystemResolver } from './system-resolver.js';
 
 export interface MailRoutesOptions {
   readonly resolver: Resolver;
+  /** The same one, where TLSA records are to be looked up (DANE). */
+  readonly secureResolver?: SecureResolver | undefined;
   /** Names of this server in MX records. */
   readonly ownNames: readonly string[];
   /** Addresses of this server, without loopback; read for each search, since they may change. */
@@ -40,24 +45,37 @@ interface Servers {
   readonly hosts: readonly { readonly host: string; readonly preference: number }[];
   /** True when there is no MX record, so that the domain itself is its server. */
   readonly implicit: boolean;
+  /** The answer about them is validated: they may have TLSA records. */
+  readonly secure: boolean;
 }
 
 /** Why hosts were skipped. */
 interface Passed {
   private: boolean;
   unanswered: DnsFailure | undefined;
+  /** Names of servers whose TLSA records cannot be looked up. */
+  readonly withoutTlsa: Set<string>;
+}
+
+/** What is asked about the servers of a domain. */
+interface AddressSearch extends SearchOptions {
+  /** With their TLSA records. */
+  readonly daneOf?: string | undefined;
 }
 
 /** Finds mail servers by RFC 5321 §5.1: MX records by preference, equal ones shuffled, else the domain itself. */
 export class MailRoutes implements HopFinder {
   readonly #resolver: Resolver;
+  readonly #secure: SecureResolver | undefined;
   readonly #ownNames: ReadonlySet<string>;
   readonly #ownAddresses: () => readonly string[];
   readonly #most: number;
   readonly #random: (below: number) => number;
 
-  constructor({ resolver, ownNames, ownAddresses, maxAddresses = 5, random = randomInt }: MailRoutesOptions) {
+  constructor(options: MailRoutesOptions) {
+    const { resolver, secureResolver, ownNames, ownAddresses, maxAddresses = 5, random = randomInt } = options;
     this.#resolver = resolver;
+    this.#secure = secureResolver;
     this.#ownNames = new Set(ownNames.map((name) => name.toLowerCase()));
     this.#ownAddresses = ownAddresses;
     this.#most = maxAddresses;
@@ -74,10 +92,11 @@ export class MailRoutes implements HopFinder {
     const isAllowed = (await options.allowed?.()) ?? (() => true);
     const allowed = better.filter(({ host }) => isAllowed(host));
     if (allowed.length === 0) return unwanted(domain, better);
-    const passed: Passed = { private: false, unanswered: undefined };
-    const found = await this.#addresses(allowed, options, passed);
+    const passed = nonePassed();
+    const daneOf = servers.secure ? domain : undefined;
+    const found = await this.#addresses(allowed, { ...options, daneOf }, passed);
     const hops = this.#withoutOwnAddresses(found).slice(0, this.#most);
-    if (hops.length > 0) return { outcome: 'found', site: servers.site, hops };
+    if (hops.length > 0) return { outcome: 'found', site: servers.site, hops, ...skippedBy(passed) };
     // The better server may be the one that cannot be resolved now.
     return found.length > 0 && passed.unanswered === undefined
       ? loop(domain)
@@ -86,7 +105,7 @@ export class MailRoutes implements HopFinder {
 
   async forHosts(names: readonly string[], options: SearchOptions = {}): Promise<HopSearch> {
     const hosts = names.map((host, index) => ({ host: host.toLowerCase(), preference: index }));
-    const passed: Passed = { private: false, unanswered: undefined };
+    const passed = nonePassed();
     const found = await this.#addresses(hosts, options, passed);
     const site = siteOf(hosts.map(({ host }) => host));
     if (found.length > 0) return { outcome: 'found', site, hops: found.slice(0, Math.max(this.#most, names.length)) };
@@ -104,7 +123,8 @@ export class MailRoutes implements HopFinder {
     if (isDnsFailure(answer)) {
       if (answer.kind === 'nxdomain') return noDomain(domain);
       if (answer.kind !== 'nodata') return unanswered(domain, answer);
-      return { site: domain, hosts: [{ host: domain, preference: 0 }], implicit: true };
+      const hosts = [{ host: domain, preference: 0 }];
+      return { site: domain, hosts, implicit: true, secure: answer.secure === true };
     }
     const named = answer.records.filter(({ exchange }) => exchange !== '' && exchange !== '.');
     if (named.length === 0) return nullMx(domain);
@@ -113,7 +133,7 @@ export class MailRoutes implements HopFinder {
       host: exchange.toLowerCase(),
       preference,
     }));
-    return { site, hosts, implicit: false };
+    return { site, hosts, implicit: false, secure: answer.secure === true };
   }
 
   /** NXDOMAIN makes mail bounce, so it is believed only when a second query confirms it. */
@@ -149,35 +169,51 @@ export class MailRoutes implements HopFinder {
     return this.#ownAddresses().some((own) => normalAddress(own) === address);
   }
 
-  async #addresses(hosts: Servers['hosts'], options: SearchOptions, passed: Passed): Promise<readonly NextHop[]> {
+  async #addresses(hosts: Servers['hosts'], options: AddressSearch, passed: Passed): Promise<readonly NextHop[]> {
     const found: NextHop[] = [];
     const asked = hosts.slice(0, Math.max(maxHosts, this.#most));
     for (let at = 0; at < asked.length && found.length < this.#most; at += hostsAtOnce) {
       const some = asked.slice(at, at + hostsAtOnce);
       const lists = await Promise.all(some.map(({ host }) => this.#addressesOf(host, options, passed)));
       for (const [index, server] of some.entries()) {
-        for (const address of lists[index] ?? []) found.push({ ...server, address });
+        const { addresses = [], dane } = lists[index] ?? {};
+        for (const address of addresses) found.push({ ...server, address, ...(dane && { dane }) });
       }
     }
     return found;
   }
 
-  async #addressesOf(host: string, options: SearchOptions, passed: Passed): Promise<readonly string[]> {
+  async #addressesOf(
+    host: string,
+    options: AddressSearch,
+    passed: Passed,
+  ): Promise<{ readonly addresses: readonly string[]; readonly dane?: Dane | undefined }> {
     const known = options.signal === undefined ? {} : { signal: options.signal };
-    const answers =
-      withoutAsking(host) ??
-      (await Promise.all([
-        this.#resolver.resolve4(host, known).then(records, (error: unknown) => nothing(error, passed)),
-        this.#resolver.resolve6(host, known).then(records, (error: unknown) => nothing(error, passed)),
-      ]));
-    const [four = [], six = []] = answers.map((list) => this.#shuffled(list.map(normalAddress)));
+    const literal = withoutAsking(host);
+    const asked =
+      literal === undefined ? [this.#resolver.resolve4(host, known), this.#resolver.resolve6(host, known)] : [];
+    const answers = await Promise.all(asked.map((asking) => asking.catch((error: unknown) => nothing(error, passed))));
+    const lists = literal ?? answers.map(({ records }) => records);
+    const [four = [], six = []] = lists.map((list) => this.#shuffled(list.map(normalAddress)));
     const all = alternating(four, six);
-    if (options.allowPrivate === true) return all;
-    const open = all.filter((address) => !isPrivateAddress(address));
+    const open = options.allowPrivate === true ? all : all.filter((address) => !isPrivateAddress(address));
     if (open.length < all.length) passed.private = true;
-    return open;
+    if (options.daneOf === undefined || this.#secure === undefined || open.length === 0) return { addresses: open };
+    const addresses = answers.filter(({ records }) => records.length > 0);
+    try {
+      const dane = await lookUpDane(this.#secure, { host, domain: options.daneOf, addresses }, known);
+      return { addresses: open, dane };
+    } catch (error) {
+      nothing(error, passed);
+      passed.withoutTlsa.add(host);
+      return { addresses: [] };
+    }
   }
 }
+
+const nonePassed = (): Passed => ({ private: false, unanswered: undefined, withoutTlsa: new Set() });
+
+const skippedBy = ({ withoutTlsa }: Passed) => (withoutTlsa.size > 0 ? { skipped: [...withoutTlsa] } : {});
 
 function siteOf(hosts: readonly string[]): string {
   return [...new Set(hosts.map((host) => host.toLowerCase()))].sort().join(',');
@@ -190,12 +226,10 @@ function withoutAsking(host: string): readonly (readonly string[])[] | undefined
   return literal === undefined ? undefined : [[literal]];
 }
 
-const records = (answer: DnsResponse<string>): readonly string[] => answer.records;
-
-function nothing(error: unknown, passed: Passed): readonly string[] {
+function nothing(error: unknown, passed: Passed): DnsResponse<string> {
   const failure = asDnsFailure(error);
   if (failure.kind !== 'nxdomain' && failure.kind !== 'nodata') passed.unanswered = failure;
-  return [];
+  return { records: [], ttl: undefined };
 }
 
 function asDnsFailure(error: unknown): DnsFailure {
@@ -245,6 +279,13 @@ const unwanted = (domain: string, hosts: Servers['hosts']): NoRoute =>
     `The MTA-STS policy of ${domain} allows none of its mail servers (${someOf(hosts.map(({ host }) => host))})`,
   );
 
+const noTlsa = (hosts: readonly string[]): NoRoute =>
+  noRoute(
+    'dns',
+    [451, '4.4.3'],
+    `The TLSA records of ${someOf(hosts)} cannot be looked up, so nothing is sent there (DANE)`,
+  );
+
 function unanswered(domain: string, { kind }: DnsFailure): NoRoute {
   if (kind === 'aborted') return noRoute('aborted', [451, '4.3.0'], 'The search for a server was stopped here');
   const what = kind === 'timeout' ? 'did not answer in time' : 'could not answer';
@@ -255,7 +296,9 @@ function unanswered(domain: string, { kind }: DnsFailure): NoRoute {
  * MX records that name hosts without addresses are a mistake that the domain may mend: temporary. A domain with no
  * record at all accepts no mail.
  */
-function noServer(domain: string, implicit: boolean, { private: hidden, unanswered: failure }: Passed): NoRoute {
+function noServer(domain: string, implicit: boolean, passed: Passed): NoRoute {
+  const { private: hidden, unanswered: failure, withoutTlsa } = passed;
+  if (withoutTlsa.size > 0 && failure?.kind !== 'aborted') return { ...noTlsa([...withoutTlsa]), ...skippedBy(passed) };
   if (failure !== undefined) return unanswered(domain, failure);
   if (hidden) return forbidden(domain);
   if (implicit) return noRoute('no-address', [550, '5.1.2'], `${domain} has neither mail servers nor an address`);

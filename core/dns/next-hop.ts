@@ -1,3 +1,5 @@
+import type { Dane } from '../net/tlsa.js';
+
 /** One address of a server that accepts mail for a domain. */
 export interface NextHop {
   /** Host name as in the MX record or the route, or an IP address; used for SNI, certificates and display. */
@@ -5,6 +7,8 @@ export interface NextHop {
   /** IP address to dial. */
   readonly address: string;
   readonly preference: number;
+  /** What TLSA records demand of the server (RFC 7672). */
+  readonly dane?: Dane;
 }
 
 /** The servers to try, best first. */
@@ -18,6 +22,8 @@ export interface FoundHops {
   readonly hops: readonly NextHop[];
   /** Deliver only over TLS with a certificate that is valid for the host (RFC 8461). */
   readonly mustVerify?: boolean;
+  /** Servers left out because it cannot be known whether they have TLSA records. */
+  readonly skipped?: readonly string[];
 }
 
 /** Why there is no route. `code`, `status` and `text` may be used in a DSN. */
@@ -29,6 +35,8 @@ export interface NoRoute {
   readonly status: string;
   readonly text: string;
   readonly permanent: boolean;
+  /** As in `FoundHops`. */
+  readonly skipped?: readonly string[];
 }
 
 export type HopSearch = FoundHops | NoRoute;

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { domainToASCII } from 'node:url';
 import { normalAddress } from '../net/ip-address.js';
+import type { TlsaRecord } from '../net/tlsa.js';
 
 export interface MxRecord {
   /** Without a trailing dot; empty for a null MX (RFC 7505). */
@@ -18,6 +19,10 @@ export interface LookupOptions {
 export interface DnsResponse<T> {
   readonly records: readonly T[];
   readonly ttl: number | undefined;
+  /** The resolver has validated the answer (DNSSEC), and is trusted to. */
+  readonly secure?: boolean;
+  /** Name at the end of aliases; known for answers of a `SecureResolver`. */
+  readonly canonical?: string;
 }
 
 /**
@@ -32,6 +37,12 @@ export interface Resolver {
   resolveTxt(name: string, options?: LookupOptions): Promise<DnsResponse<string>>;
   /** Names of an IP address. */
   resolvePtr(address: string, options?: LookupOptions): Promise<DnsResponse<string>>;
+}
+
+/** A resolver whose name servers validate answers (DNSSEC), so that `secure` is known. */
+export interface SecureResolver extends Resolver {
+  resolveTlsa(name: string, options?: LookupOptions): Promise<DnsResponse<TlsaRecord>>;
+  resolveCname(name: string, options?: LookupOptions): Promise<DnsResponse<string>>;
 }
 
 /** RFC 1035 §2.3.4: octets of a name without its trailing dot. */
@@ -64,11 +75,13 @@ export interface DnsFailure extends Error {
   readonly postern: 'dns-failure';
   readonly kind: DnsFailureKind;
   readonly name: string;
+  /** That there is no such name or record is validated (DNSSEC). */
+  readonly secure?: boolean;
 }
 
-export function dnsFailure(kind: DnsFailureKind, question: string, cause?: unknown): DnsFailure {
+export function dnsFailure(kind: DnsFailureKind, question: string, cause?: unknown, secure = false): DnsFailure {
   const error = new Error(`${kind} for ${question}`, cause === undefined ? undefined : { cause });
-  return Object.assign(error, { name: question, postern: 'dns-failure', kind } as const);
+  return Object.assign(error, { name: question, postern: 'dns-failure', kind, secure } as const);
 }
 
 export function isDnsFailure(value: unknown): value is DnsFailure {

@@ -11,7 +11,7 @@ import {
   type Resolver,
 } from './resolver.js';
 
-interface SystemResolverOptions {
+export interface SystemResolverOptions {
   /** Name servers as `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`; the system's when empty. */
   readonly servers?: readonly string[];
   /** Timeout of one try, and the number of tries for each server. */
@@ -48,7 +48,7 @@ export class SystemResolver implements Resolver {
     return this.#ask(`MX ${name}`, options, async () =>
       withoutTtl(
         (await this.#resolver.resolveMx(name)).map(({ exchange, priority }) => ({
-          exchange: bare(exchange),
+          exchange: bareName(exchange),
           preference: priority,
         })),
       ),
@@ -73,7 +73,7 @@ export class SystemResolver implements Resolver {
 
   resolvePtr(address: string, options?: LookupOptions): Promise<DnsResponse<string>> {
     return this.#ask(`PTR ${address}`, options, async () =>
-      withoutTtl((await this.#resolver.reverse(address)).map(bare)),
+      withoutTtl((await this.#resolver.reverse(address)).map(bareName)),
     );
   }
 
@@ -114,7 +114,7 @@ function kindOf(error: unknown): DnsFailureKind {
   return kinds[code] ?? 'servfail';
 }
 
-const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
+export const bareName = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
 function withoutTtl<T>(records: readonly T[]): DnsResponse<T> {
   return { records, ttl: undefined };
@@ -127,8 +127,8 @@ function addresses(found: readonly { readonly address: string; readonly ttl: num
 /** Whether a text names a server in a form that `SystemResolverOptions` allows. */
 const isNameServer = (text: string): boolean => placeOf(text) !== undefined;
 
-/** The form that node:dns expects. */
-function serverAddress(text: string): string {
+/** The form that node:dns expects. @throws Problem `invalid` */
+export function serverAddress(text: string): string {
   const place = placeOf(text);
   if (place !== undefined) return place;
   throw problem('invalid', `A name server is an IP address, perhaps with a port: ${JSON.stringify(text.slice(0, 80))}`);

@@ -108,10 +108,15 @@ export interface CertificateFacts {
 
 const maxCertificates = 20;
 
+/** @param pem the certificate of the server first */
+export function certificatesIn(pem: string): readonly X509Certificate[] {
+  const texts = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  return texts.slice(0, maxCertificates).map((text) => new X509Certificate(text));
+}
+
 /** @param pem the certificate of the server first. Throws when it contains none. */
 export function certificateFacts(pem: string): CertificateFacts {
-  const texts = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-  const [own, ...issuers] = texts.slice(0, maxCertificates).map((text) => new X509Certificate(text));
+  const [own, ...issuers] = certificatesIn(pem);
   if (own === undefined) throw new Error('there is no certificate in it');
   return {
     from: Date.parse(own.validFrom),

@@ -15,7 +15,9 @@ import { pluralize } from '../../core/text/format.js';
 import { faultCode, isMissing } from '../../core/disk/fault.js';
 import { dkimRecord, dkimText, zoneLine } from '../../core/dns/mail-zone.js';
 import { isDnsFailure } from '../../core/dns/resolver.js';
+import { isPrivateAddress } from '../../core/dns/private-address.js';
 import { SystemResolver } from '../../core/dns/system-resolver.js';
+import { nameServerOf, ValidatingResolver } from '../../core/dns/validating-resolver.js';
 import { isStartError } from '../../core/problem.js';
 import { fileDocument } from '../../core/disk/document.js';
 import { openDestinationControls } from './delivery/destination-controls.js';
@@ -139,7 +141,8 @@ export const resolverCheck: DoctorCheck<ClientQueueSettings> = {
     Promise.all((input.options.resolver.servers ?? []).map((server) => serverFinding(server, input))),
 };
 
-async function serverFinding(server: string, { options, configuration, signal }: Input): Promise<Finding> {
+async function serverFinding(server: string, input: Input): Promise<Finding> {
+  const { options, configuration, signal } = input;
   const name = [...configuration.domains, configuration.hostname].find((one) => one.includes('.'));
   if (name === undefined) return skipped(`The name server ${server} is not asked: no domain here is in the DNS.`);
   const { timeoutMs } = options.resolver;
@@ -157,7 +160,27 @@ async function serverFinding(server: string, { options, configuration, signal }:
       );
     }
   }
-  return fine(`The name server ${server}, which the queue asks where mail goes, answers.`);
+  const answers = fine(`The name server ${server}, which the queue asks where mail goes, answers.`);
+  return options.dane ? validationFinding(server, input) : answers;
+}
+
+/** DANE believes what the server says about signatures (DNSSEC). */
+async function validationFinding(server: string, { options, signal }: Input): Promise<Finding> {
+  const { timeoutMs } = options.resolver;
+  const resolver = new ValidatingResolver({ servers: [server], timeoutMs, tries: 1, totalMs: maxLookMs });
+  const validates = await resolver.validates({ signal }).catch(() => false);
+  if (!validates) {
+    return trouble(
+      `The name server ${server} does not validate (DNSSEC): its answer about the root is not marked (AD), so TLSA records have no effect.`,
+      'Name one that validates, such as unbound on this machine, or set plugins.client-queue.dane to false.',
+    );
+  }
+  const is = `The name server ${server}, which the queue asks where mail goes, answers and validates (DNSSEC).`;
+  if (isPrivateAddress(nameServerOf(server).host)) return fine(is);
+  return advice(
+    `${is} It is reached over the Internet, where others may change its answers.`,
+    'DANE is safe with one on this machine, or behind a tunnel.',
+  );
 }
 
 /** Whether what is signed with can be verified by whoever gets it. */

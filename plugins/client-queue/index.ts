@@ -88,7 +88,7 @@ export const clientQueue = definePlugin({
     const controls = await openDestinationControls(documents.get('destinations'), clock);
     const jobs = await BulkJobs.open({ file: join(data, 'queue-jobs.json'), clock, log });
     onClose(() => jobs.stop());
-    const mailFinder = new MailFinder(options.resolver, configuration, clock);
+    const mailFinder = new MailFinder(options, configuration, clock);
     const policies = await openPolicies(context, documents, mailFinder, settings);
     const finder = new PolicedFinder(mailFinder, policies);
     const shared = { queue, controls, settings, finder, submission, clock };
@@ -121,11 +121,12 @@ export const clientQueue = definePlugin({
       firstPause: () => settings.schedule.pause(1),
       speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
     });
-    const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current, log });
     registerTargets(smtp, targets, { ...finderOf(queue), explain: explainRelay(hops, controls) });
     const site = clientDeps({
       ...shared,
       policies,
+      hops: outbound.hops,
       configuration,
       uploads: await openUploads(context, data),
       forgetFailures: (destinations) => outbound.forgetFailures(destinations),
@@ -145,7 +146,7 @@ export const clientQueue = definePlugin({
       relayQueue: queue,
       queue: mailQueue({ queue, submission, rules: () => settings.rules, outbound, clock }),
       reconfigure(changed: ClientQueueSettings) {
-        const useResolver = mailFinder.prepare(changed.resolver);
+        const useResolver = mailFinder.prepare(changed);
         settings.change(changed);
         useResolver();
         queue.bound(boundsOf(changed));
@@ -279,7 +280,8 @@ async function openReports(
   every(saveSeconds, () => (isStarted ? reporter.run() : undefined));
   return (domain, server, agreed) => {
     if (!settings.current.tlsReports.send) return;
-    results.record(domain, server, agreed, { policy: policies.peek(domain), fault: policies.fault(domain) });
+    const { dane } = server.tls;
+    results.record(domain, server, agreed, { policy: policies.peek(domain), fault: policies.fault(domain), dane });
   };
 }
 

@@ -214,6 +214,12 @@ export const ClientQueueOptions = z.strictObject({
     .boolean()
     .default(true)
     .describe('Policies that domains publish for the mail to them (MTA-STS) are fetched, kept and obeyed.'),
+  dane: z
+    .boolean()
+    .default(false)
+    .describe(
+      'TLSA records of mail servers found by MX are looked up and obeyed (DANE, RFC 7672). Needs `resolver.servers`: name servers that validate DNSSEC, reached over a path that others cannot change.',
+    ),
   tlsReports: z
     .strictObject({
       send: z

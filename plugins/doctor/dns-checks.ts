@@ -9,6 +9,7 @@ import { isLoopbackHost } from '../../core/http/request-checks.js';
 import { normalAddress } from '../../core/net/ip-address.js';
 import type { CoreCheck, DoctorContext } from './doctor-context.js';
 import { stsFindings } from './mta-sts-checks.js';
+import { tlsaFindings } from './tlsa-checks.js';
 
 const answerMs = 5000;
 const maxDomains = 30;
@@ -37,6 +38,7 @@ async function dns(context: DoctorContext): Promise<readonly Finding[]> {
   const here = { hostname, addresses: [...addresses, ...ownAddresses().map(normalAddress)], sends: addresses };
   const parts = await Promise.all([
     isPublicName(hostname) ? hostFindings(lookups, hostname, addresses) : [noName(hostname)],
+    isPublicName(hostname) ? tlsaFindings(context) : [],
     ...domains.map((domain) => domainFindings(lookups, domain, here, configuration)),
   ]);
   return [...(broken === undefined ? [] : [broken]), ...parts.flat()];

@@ -12,6 +12,14 @@ export interface DnsName {
   readonly TXT?: readonly string[];
   readonly PTR?: readonly string[];
   readonly CNAME?: string;
+  /** `3 1 1 0123…` */
+  readonly TLSA?: readonly string[];
+  /** Answers are marked as validated (AD) for those who ask for that. */
+  readonly secure?: boolean;
+  /** SERVFAIL for these types alone. */
+  readonly failing?: readonly string[];
+  /** Answers with another id, for another name and of another type come first. */
+  readonly strays?: boolean;
   /** In place of any record. */
   readonly rcode?: 'SERVFAIL' | 'NXDOMAIN' | 'REFUSED';
   /** Never answers. */
@@ -23,7 +31,7 @@ export interface DnsName {
 
 export type Zone = Readonly<Record<string, DnsName>>;
 
-const types = { A: 1, CNAME: 5, PTR: 12, MX: 15, TXT: 16, AAAA: 28 } as const;
+const types = { A: 1, CNAME: 5, SOA: 6, PTR: 12, MX: 15, TXT: 16, AAAA: 28, TLSA: 52 } as const;
 const rcodes = { NOERROR: 0, SERVFAIL: 2, NXDOMAIN: 3, REFUSED: 5 } as const;
 
 /** A name server on 127.0.0.1, UDP and TCP, that knows one zone; a name that is not in it does not exist. */
@@ -68,6 +76,10 @@ export class DnsServer {
     this.#udp.bind((this.#tcp.address() as AddressInfo).port, '127.0.0.1');
     await once(this.#udp, 'listening');
     this.#udp.on('message', (query, { address, port }) => {
+      const { name } = question(query);
+      if (this.zone[name]?.strays === true) {
+        for (const stray of strays(query)) this.#udp.send(stray, port, address);
+      }
       const answer = this.#answer(query, 'udp');
       if (answer !== undefined) this.#udp.send(answer, port, address);
     });
@@ -101,16 +113,24 @@ export class DnsServer {
     const known = this.zone[name];
     if (known?.silent === true) return undefined;
     const truncated = known?.truncated === true && over === 'udp';
-    const records = known === undefined || known.rcode !== undefined || truncated ? [] : this.#records(name, type);
-    const rcode = rcodes[known === undefined ? 'NXDOMAIN' : (known.rcode ?? 'NOERROR')];
-    const flags = 0x8480 | (truncated ? 0x0200 : 0) | rcode;
+    const fails = known?.failing?.includes(type) === true ? 'SERVFAIL' : known?.rcode;
+    const records = known === undefined || fails !== undefined || truncated ? [] : this.#records(name, type);
+    const rcode = rcodes[known === undefined ? 'NXDOMAIN' : (fails ?? 'NOERROR')];
+    const validated = ((query[3] ?? 0) & 0x20) !== 0 && this.#isSecure(name, type) ? 0x20 : 0;
+    const flags = 0x8480 | (truncated ? 0x0200 : 0) | validated | rcode;
     const counts = [number16(1), number16(records.length), number16(0), number16(0)];
     return Buffer.concat([query.subarray(0, 2), number16(flags), ...counts, query.subarray(12, end), ...records]);
+  }
+
+  #isSecure(name: string, type: string): boolean {
+    const { secure = false, CNAME: alias } = this.zone[name] ?? {};
+    return secure && (alias === undefined || type === 'CNAME' || this.#isSecure(alias, type));
   }
 
   #records(name: string, type: string): readonly Buffer[] {
     const known = this.zone[name] ?? {};
     const ttl = known.ttl ?? 300;
+    if (known.CNAME !== undefined && type === 'CNAME') return [record(name, 'CNAME', ttl, encodeName(known.CNAME))];
     if (known.CNAME !== undefined) {
       return [record(name, 'CNAME', ttl, encodeName(known.CNAME)), ...this.#records(known.CNAME, type)];
     }
@@ -122,9 +142,34 @@ export class DnsServer {
       TXT: () => (known.TXT ?? []).map((text) => Buffer.concat([Buffer.from([text.length]), Buffer.from(text)])),
       PTR: () => (known.PTR ?? []).map(encodeName),
       CNAME: () => [],
+      SOA: () => [Buffer.concat([encodeName('.'), encodeName('.'), Buffer.alloc(20)])],
+      TLSA: () => (known.TLSA ?? []).map(tlsaData),
     } as const;
     return isType(type) ? list[type]().map((data) => record(name, type, ttl, data)) : [];
   }
+}
+
+function tlsaData(text: string): Buffer {
+  const [usage = '', selector = '', matching = '', hex = ''] = text.split(' ');
+  return Buffer.concat([Buffer.from([usage, selector, matching].map(Number)), Buffer.from(hex, 'hex')]);
+}
+
+/** Answers to other queries: with no records, marked as validated. */
+function strays(query: Buffer): readonly Buffer[] {
+  const { end } = question(query);
+  const answer = Buffer.concat([
+    query.subarray(0, 2),
+    number16(0x84a0),
+    number16(1),
+    Buffer.alloc(6),
+    query.subarray(12, end),
+  ]);
+  const changed = (at: number): Buffer => {
+    const copy = Buffer.from(answer);
+    copy[at] = (copy[at] ?? 0) ^ 1;
+    return copy;
+  };
+  return [changed(1), changed(13), changed(end - 3)];
 }
 
 const isType = (type: string): type is keyof typeof types => type in types;

@@ -1,5 +1,7 @@
+import { X509Certificate } from 'node:crypto';
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
-import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { connect as connectTls, type DetailedPeerCertificate, type TLSSocket } from 'node:tls';
+import { type Dane, DaneFault, daneFault, usableTlsa } from '../../net/tlsa.js';
 import { type Channel, timerMs } from './channel.js';
 import { type RemoteServer, verifies } from './remote-server.js';
 import { clientFailure, type ClientFailure, localFailure, timeoutFailure } from './failure.js';
@@ -84,14 +86,40 @@ export async function secure(channel: Channel, server: RemoteServer, ms: number)
       ...(tls.ca !== undefined && { ca: tls.ca }),
     });
     return socket.once('secureConnect', () => {
-      agreed = agreement(socket);
-      ready();
+      const isDane = tls.dane !== undefined && usableTlsa(tls.dane).length > 0;
+      const fault = isDane ? refusedBy(tls.dane, socket, channel.clock.now()) : undefined;
+      // Before anything is said under TLS.
+      if (fault !== undefined) return void socket.destroy(fault);
+      agreed = isDane ? { ...agreement(socket), verified: true, fault: null } : agreement(socket);
+      return ready();
     });
   };
   channel.perform('starttls', ms);
   await channel.replace(make, (cause) => tlsFailure('starttls', cause));
   channel.perform('hello', Infinity);
   return agreed;
+}
+
+function refusedBy(dane: Dane, socket: TLSSocket, now: number): DaneFault | undefined {
+  try {
+    return daneFault(chainOf(socket), dane, now);
+  } catch {
+    return new DaneFault('DANE_NO_MATCH', 'The certificate, or one of its issuers, cannot be read');
+  }
+}
+
+const maxChain = 20;
+
+/** The certificate of the server, and each issuer as far as it is known. */
+function chainOf(socket: TLSSocket): readonly X509Certificate[] {
+  const chain: Buffer[] = [];
+  let one: DetailedPeerCertificate | undefined = socket.getPeerCertificate(true);
+  while (one?.raw !== undefined && chain.length < maxChain) {
+    chain.push(one.raw);
+    const issuer: DetailedPeerCertificate | undefined = one.issuerCertificate;
+    one = issuer === undefined || issuer.raw.equals(one.raw) ? undefined : issuer;
+  }
+  return chain.map((raw) => new X509Certificate(raw));
 }
 
 function agreement(socket: TLSSocket): ClientTls {
@@ -103,7 +131,8 @@ function agreement(socket: TLSSocket): ClientTls {
 /** 4.7.5: a cryptographic failure (RFC 3463 §3.8); a later attempt may find another certificate. */
 function tlsFailure(step: ClientFailure['step'], cause: unknown): ClientFailure {
   const reason = cause instanceof Error ? (cause as NodeJS.ErrnoException).code : undefined;
-  const text = `TLS could not be agreed${reason === undefined ? '' : ` (${reason})`}`;
+  const text =
+    cause instanceof DaneFault ? cause.message : `TLS could not be agreed${reason === undefined ? '' : ` (${reason})`}`;
   return clientFailure({ kind: 'tls', step, code: 451, status: '4.7.5', text, cause });
 }
 

@@ -1,6 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../../clock.js';
 import { isLoopbackAddress } from '../../net/ip-address.js';
+import type { Dane } from '../../net/tlsa.js';
 import type { Transcript } from './channel.js';
 
 /**
@@ -18,6 +19,8 @@ export interface TlsPolicy {
   readonly servername?: string;
   /** PEM of the trusted certificates, in place of the system's. */
   readonly ca?: string;
+  /** TLSA records: usable ones authenticate the server in place of `verify` (RFC 7672), which is false then. */
+  readonly dane?: Dane;
 }
 
 export interface ClientCredentials {
@@ -77,7 +80,7 @@ export function serverKey(server: RemoteServer): string {
   const known = keys.get(server);
   if (known !== undefined) return known;
   const { address, port, host, localAddress, protocol, extensions = true, tls, auth, helloName } = server;
-  const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? ''];
+  const security = [tls.mode, tls.verify ?? true, tls.servername ?? '', tls.ca ?? '', tls.dane];
   const password = auth && createHmac('sha256', secret).update(auth.password).digest('base64');
   const account = [auth?.username ?? '', password ?? '', auth?.plaintext ?? ''];
   const made = JSON.stringify([protocol, extensions, address, port, host, localAddress, helloName, security, account]);

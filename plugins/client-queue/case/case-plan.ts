@@ -3,15 +3,14 @@ import { problem } from '../../../core/problem.js';
 import type { ClientCredentials, TlsPolicy } from '../../../core/smtp/client/remote-server.js';
 import type { TargetList } from '../delivery/destination.js';
 import { DestinationRules, readDestination } from '../delivery/destination.js';
-import { domainTls } from '../delivery/next-hops.js';
+import { hopTls } from '../delivery/next-hops.js';
 import type { ClientQueueSettings, OutboundRoute } from '../options.js';
 import type { CaseDefinition } from './definition.js';
 
 /** Where and how a case is sent, after lookups and permission checks. */
 export interface CasePlan {
-  readonly servers: readonly (NextHop & { readonly port: number })[];
+  readonly servers: readonly (NextHop & { readonly port: number; readonly tls: TlsPolicy })[];
   readonly protocol: 'smtp' | 'lmtp';
-  readonly tls: TlsPolicy;
   readonly auth: ClientCredentials | undefined;
   /** Name of the route; null when the servers were given or found by MX. */
   readonly route: string | null;
@@ -57,18 +56,19 @@ async function byHosts(
 ): Promise<CasePlan> {
   const protocol = where.protocol ?? 'smtp';
   const port = where.port ?? (protocol === 'lmtp' ? 24 : 25);
-  const servers = (await targets.find(hosts, port, signal)).map((hop) => ({ ...hop, port }));
-  return { servers, protocol, tls: tlsOf(where, 'opportunistic', undefined), auth: authOf(where.auth), route: null };
+  const tls = tlsOf(where, 'opportunistic', undefined);
+  const servers = (await targets.find(hosts, port, signal)).map((hop) => ({ ...hop, port, tls }));
+  return { servers, protocol, auth: authOf(where.auth), route: null };
 }
 
 async function byRoute(name: string, { settings, finder }: PlanContext, signal: AbortSignal): Promise<CasePlan> {
   const route = routeOf(settings, name);
   const search = await finder.forHosts(route.mx, { signal, allowPrivate: true });
   if (search.outcome !== 'found') throw problem('unavailable', `The route ${name} has no server: ${search.text}.`);
+  const tls = tlsOf({}, route.tls, route.verify);
   return {
-    servers: search.hops.map((hop) => ({ ...hop, port: route.port })),
+    servers: search.hops.map((hop) => ({ ...hop, port: route.port, tls })),
     protocol: route.protocol,
-    tls: tlsOf({}, route.tls, route.verify),
     auth: authOf(route.auth),
     route: name,
   };
@@ -98,12 +98,15 @@ async function byDomain(
   const search = await finder.forDomain(domain, { signal, allowPrivate });
   if (search.outcome !== 'found')
     throw problem(search.permanent ? 'invalid' : 'unavailable', `There is no way to ${domain}: ${search.text}.`);
-  const policy = domainTls(domain, settings, search);
+  const { mustVerify } = search;
   return {
-    servers: search.hops.map((hop) => ({ ...hop, port: settings.port })),
+    servers: search.hops.map((hop) => {
+      const policy = hopTls(domain, settings, { mustVerify, dane: hop.dane });
+      // A caller cannot weaken what the configuration or the domain requires.
+      const tls = policy.mode === 'require' ? policy : tlsOf(where, policy.mode, undefined);
+      return { ...hop, port: settings.port, tls };
+    }),
     protocol: 'smtp',
-    // A caller cannot weaken what the configuration or the domain requires.
-    tls: policy.mode === 'require' ? policy : tlsOf(where, policy.mode, undefined),
     auth: undefined,
     route: null,
   };

@@ -103,11 +103,11 @@ async function connect(input: CaseRunInput, transcript: Transcript): Promise<Cli
 }
 
 async function dial(
-  { host, address, port }: CasePlan['servers'][number],
+  { host, address, port, tls }: CasePlan['servers'][number],
   { plan, helloName, localAddress, stepMs, open, signal }: CaseRunInput,
   transcript: Transcript,
 ): Promise<ClientSession | ClientFailure> {
-  const { protocol, tls, auth } = plan;
+  const { protocol, auth } = plan;
   const server: RemoteServer = {
     host,
     address,

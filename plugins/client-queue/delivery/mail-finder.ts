@@ -6,9 +6,10 @@ import { MailRoutes, ownAddresses } from '../../../core/dns/mail-routes.js';
 import type { HopFinder, HopSearch, SearchOptions } from '../../../core/dns/next-hop.js';
 import type { Resolver } from '../../../core/dns/resolver.js';
 import { SystemResolver } from '../../../core/dns/system-resolver.js';
+import { ValidatingResolver } from '../../../core/dns/validating-resolver.js';
 import type { ClientQueueSettings } from '../options.js';
 
-type ResolverSettings = ClientQueueSettings['resolver'];
+type FinderSettings = Pick<ClientQueueSettings, 'resolver' | 'dane' | 'tls'>;
 
 /** Without name servers of its own, a resolver uses those of the server. */
 type FinderDeps = Pick<Configuration, 'hostname' | 'nameServers'>;
@@ -17,6 +18,8 @@ type FinderDeps = Pick<Configuration, 'hostname' | 'nameServers'>;
 interface Asked {
   readonly servers: readonly string[];
   readonly timeoutMs: number;
+  /** They validate answers, and TLSA records are looked up. */
+  readonly dane: boolean;
 }
 
 /** The resolver for those name servers. */
@@ -29,12 +32,12 @@ interface Answering {
 export class MailFinder implements HopFinder {
   readonly #deps: FinderDeps;
   readonly #clock: Clock;
-  #settings: ResolverSettings;
+  #settings: FinderSettings;
   #asked: Asked;
   #answering: Answering;
 
   /** @throws Problem `invalid` when a name server has no usable address */
-  constructor(settings: ResolverSettings, deps: FinderDeps, clock: Clock) {
+  constructor(settings: FinderSettings, deps: FinderDeps, clock: Clock) {
     this.#deps = deps;
     this.#clock = clock;
     this.#settings = settings;
@@ -51,7 +54,7 @@ export class MailFinder implements HopFinder {
    * Prepares other settings, or other name servers of the server; the returned function applies them and says whether
    * the name servers changed. @throws as the constructor
    */
-  prepare(settings: ResolverSettings = this.#settings): () => boolean {
+  prepare(settings: FinderSettings = this.#settings): () => boolean {
     const asked = this.#askedBy(settings);
     const answering = isDeepStrictEqual(asked, this.#asked) ? undefined : this.#made(asked);
     return () => {
@@ -76,12 +79,17 @@ export class MailFinder implements HopFinder {
     return this.#answering.routes.forHosts(hosts, options);
   }
 
-  #askedBy({ servers, timeoutMs }: ResolverSettings): Asked {
-    return { servers: servers ?? this.#deps.nameServers ?? [], timeoutMs };
+  #askedBy({ resolver: { servers, timeoutMs }, dane, tls }: FinderSettings): Asked {
+    return { servers: servers ?? this.#deps.nameServers ?? [], timeoutMs, dane: dane && tls !== 'never' };
   }
 
   #made(asked: Asked): Answering {
+    const own = { ownNames: [this.#deps.hostname], ownAddresses };
+    if (asked.dane) {
+      const resolver = new CachingResolver(new ValidatingResolver(asked), {}, this.#clock);
+      return { resolver, routes: new MailRoutes({ resolver, secureResolver: resolver, ...own }) };
+    }
     const resolver = new CachingResolver(new SystemResolver(asked), {}, this.#clock);
-    return { resolver, routes: new MailRoutes({ resolver, ownNames: [this.#deps.hostname], ownAddresses }) };
+    return { resolver, routes: new MailRoutes({ resolver, ...own }) };
   }
 }

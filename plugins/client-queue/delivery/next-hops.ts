@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../../core/clock.js';
-import { cacheSize } from '../../../core/disk/cache-size.js';
-import type { FoundHops, HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
+import type { HopFinder, HopSearch, NextHop, NoRoute } from '../../../core/dns/next-hop.js';
+import type { Log } from '../../../core/log/log.js';
+import { type Dane, usableTlsa } from '../../../core/net/tlsa.js';
 import { isProblem } from '../../../core/problem.js';
 import type { ClientCredentials, RemoteServer as Server, TlsPolicy } from '../../../core/smtp/client/remote-server.js';
 import {
@@ -26,6 +27,8 @@ export interface Servers {
   readonly mustVerify?: boolean;
   /** What the operator alone demands, where the domain demands more. */
   readonly ownTls?: TlsPolicy;
+  /** Names of servers left out because their TLSA records cannot be looked up (RFC 7672). */
+  readonly skipped?: readonly string[];
 }
 
 interface NextHopsInput {
@@ -33,6 +36,7 @@ interface NextHopsInput {
   readonly clock: Clock;
   readonly hostname: string;
   readonly settings: () => ClientQueueSettings;
+  readonly log?: Log;
 }
 
 /** How long an answer is used without a new search; the resolver has its own cache, by TTL. */
@@ -48,11 +52,15 @@ const crawlsMs = 5000;
 const maxKept = 10_000;
 /** Timeout of a search: a domain may name many servers, each with its own name servers. */
 const maxSearchMs = 30_000;
+/** After which a search that does not heed its timeout has failed. */
+const maxFindMs = 90_000;
 /** RFC 5321 §5.1 asks for at least two; more would only waste attempts on a dead destination. */
 const maxServers = 5;
 
 /** What is known of a destination. */
 interface KnownHops {
+  /** Milliseconds since 1970. */
+  readonly at: number;
   readonly found: Servers | NoRoute;
   /** By `clock.monotonic()`. */
   readonly until: number;
@@ -61,10 +69,19 @@ interface KnownHops {
   readonly hung: boolean;
 }
 
+/** Digits of TLSA records that one entry of the cache stands for. */
+const entryDigits = 4000;
+
+/** Strangers choose the size of their records. */
+function sizeOf({ found }: KnownHops): number {
+  const records = found.outcome === 'found' ? found.servers.flatMap(({ tls: { dane } }) => dane?.records ?? []) : [];
+  return 1 + Math.floor(records.reduce((sum, { data }) => sum + data.length, 0) / entryDigits);
+}
+
 /** Finds the servers of destinations, by route or MX, and how to talk to them. */
 export class NextHops {
   readonly #input: NextHopsInput;
-  readonly #kept = new LRUCache<string, KnownHops>(cacheSize(maxKept));
+  readonly #kept = new LRUCache<string, KnownHops>({ maxSize: maxKept, sizeCalculation: sizeOf });
   /** Searches in flight. */
   readonly #asked = new Map<string, Promise<Servers | NoRoute>>();
 
@@ -83,12 +100,17 @@ export class NextHops {
     return kept !== undefined && kept.until > this.#input.clock.monotonic() ? kept : undefined;
   }
 
+  /** The latest answer, however old. */
+  last(destination: string): Pick<KnownHops, 'at' | 'found'> | undefined {
+    return this.#kept.peek(destination);
+  }
+
   /** Searches again; the previous answer stays valid until then. Never rejects. */
   refresh(destination: string): Promise<Servers | NoRoute> {
     const asked = this.#asked.get(destination);
     if (asked !== undefined) return asked;
     const began = this.#input.clock.monotonic();
-    const asking = this.#find(readDestination(destination));
+    const asking = this.#findInTime(destination);
     this.#asked.set(destination, asking);
     void this.#learn(destination, asking, began);
     return asking;
@@ -103,7 +125,8 @@ export class NextHops {
     const took = now - began;
     const hung = isFound ? took >= crawlsMs : found.reason === 'dns' && took >= hangsMs;
     const until = now + (isFound ? keepMs : hung ? keepHangingMs : keepFailureMs);
-    this.#kept.set(destination, { found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
+    const at = this.#input.clock.now();
+    this.#kept.set(destination, { at, found, until, ageingAt: isFound ? now + ageingMs : Infinity, hung });
   }
 
   /** New settings, or an operator demands a retry. All destinations if none is named. */
@@ -111,6 +134,22 @@ export class NextHops {
     for (const destination of destinations) {
       this.#kept.delete(destination);
       this.#asked.delete(destination);
+    }
+  }
+
+  /** Mail waits for the answer: a fault of this server, or a search without an end, is one too. */
+  async #findInTime(destination: string): Promise<Servers | NoRoute> {
+    let timer: NodeJS.Timeout | undefined;
+    const overdue = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error('It took too long.')), maxFindMs).unref();
+    });
+    try {
+      return await Promise.race([this.#find(readDestination(destination)), overdue]);
+    } catch (error) {
+      this.#input.log?.error({ destination, err: error }, 'the servers of a destination could not be searched');
+      return noWay('dns', '4.3.0', 'The search for a server failed here, it is tried again');
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -134,12 +173,22 @@ export class NextHops {
     const search = await this.#search(destination.domain);
     const site = siteOfSearch(search, destination.domain, settings());
     const mustVerify = search.outcome === 'found' && search.mustVerify === true;
-    const tls = domainTls(destination.domain, settings(), { mustVerify });
     const found = this.#servers(search, site, (hop) =>
-      this.#server(hop, { port: settings().port, protocol: 'smtp', tls }),
+      this.#server(hop, {
+        port: settings().port,
+        protocol: 'smtp',
+        tls: hopTls(destination.domain, settings(), { mustVerify, dane: hop.dane }),
+      }),
     );
     if (found.outcome === 'failed') return found;
-    return { ...found, mustVerify, ...(mustVerify && { ownTls: domainTls(destination.domain, settings(), {}) }) };
+    const isDemanded = mustVerify || found.servers.some(({ tls }) => tls.dane !== undefined);
+    const { skipped } = search.outcome === 'found' ? search : {};
+    return {
+      ...found,
+      mustVerify,
+      ...(isDemanded && { ownTls: hopTls(destination.domain, settings(), {}) }),
+      ...(skipped !== undefined && { skipped }),
+    };
   }
 
   async #search(domain: string): Promise<HopSearch> {
@@ -216,12 +265,22 @@ const noWay = (reason: NoRoute['reason'], status: string, text: string): NoRoute
   permanent: false,
 });
 
-/** TLS for servers found by MX: as the operator and the domain demand. */
-export function domainTls(
+interface DomainDemands {
+  readonly mustVerify?: boolean | undefined;
+  readonly dane?: Dane | undefined;
+}
+
+/** TLS for a server found by MX: as the operator and the domain demand. */
+export function hopTls(
   domain: string,
   { tls, requireTls }: Pick<ClientQueueSettings, 'tls' | 'requireTls'>,
-  { mustVerify = false }: Pick<FoundHops, 'mustVerify'>,
+  { mustVerify = false, dane }: DomainDemands,
 ): TlsPolicy {
   const isRequired = mustVerify || tls === 'require' || requireTls.some((rule) => covers(rule.toLowerCase(), domain));
-  return isRequired ? { mode: 'require', verify: true } : { mode: tls, verify: false };
+  // TLSA records take the place of public authorities (RFC 7672 §2.2.3, RFC 8461 §2).
+  if (dane !== undefined && usableTlsa(dane).length > 0) {
+    return { mode: 'require', verify: false, servername: dane.base, dane };
+  }
+  if (isRequired) return { mode: 'require', verify: true, ...(dane && { dane }) };
+  return dane === undefined ? { mode: tls, verify: false } : { mode: 'require', verify: false, dane };
 }

@@ -83,7 +83,7 @@ export class Outbound {
     const shared = { queue, clock, log };
     this.#pool = this.#newPool();
     this.#dead = new DeadHosts(clock);
-    this.#hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
+    this.#hops = new NextHops({ finder, clock, hostname, settings: () => settings.current, log });
     this.#sites = new Sites({ hops: this.#hops, clock, settings: () => settings.current });
     this.#figures = new QueueFiguresSource(queue, clock);
     const metrics = outboundMetrics(
@@ -144,6 +144,11 @@ export class Outbound {
   /** Which destinations share servers. */
   get sites(): Pick<Sites, 'peek' | 'find'> {
     return this.#sites;
+  }
+
+  /** The servers that were found last for a destination. */
+  get hops(): Pick<NextHops, 'last'> {
+    return this.#hops;
   }
 
   /** Limits and state of a site. */
@@ -270,6 +275,7 @@ export class OutboundSettings {
    */
   constructor(settings: ClientQueueSettings, folder: string) {
     refuseUnknownRoute(settings);
+    refuseUntrustedDane(settings);
     this.#folder = folder;
     this.#signer = new DkimSigner(settings.dkim, folder);
     this.#current = settings;
@@ -314,5 +320,14 @@ function refuseUnknownRoute({ routes, defaultRoute }: ClientQueueSettings): void
   throw problem(
     'invalid',
     `plugins.client-queue.defaultRoute names the route ${defaultRoute}, which is not among its routes.`,
+  );
+}
+
+/** Name servers that the operator has not chosen may mark any answer as validated. */
+function refuseUntrustedDane({ dane, resolver }: ClientQueueSettings): void {
+  if (!dane || resolver.servers !== undefined) return;
+  throw problem(
+    'invalid',
+    'plugins.client-queue.dane needs plugins.client-queue.resolver.servers: name servers that validate DNSSEC and that you trust, such as one on this machine.',
   );
 }

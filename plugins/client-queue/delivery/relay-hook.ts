@@ -2,6 +2,8 @@ import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import type { NoRoute } from '../../../core/dns/next-hop.js';
 import { type Address, parseAddress } from '../../../core/mime/address.js';
+import { type Dane, usableTlsa } from '../../../core/net/tlsa.js';
+import { pluralize } from '../../../core/text/format.js';
 import type { NetworkSet } from '../../../core/net/networks.js';
 import type { Hook } from '../../../core/pipeline/hook.js';
 import type { Outcome } from '../../../core/pipeline/events.js';
@@ -85,7 +87,10 @@ function wayOf(destination: string): string {
 function serversOf(found: Awaited<ReturnType<NextHops['find']>>): readonly string[] {
   if (found.outcome === 'failed') return [failureOf(found)];
   const demand = found.mustVerify === true ? ['Its MTA-STS policy demands TLS with a valid certificate.'] : [];
-  return [...demand, ...found.servers.map(sentenceOf)];
+  const skipped = (found.skipped ?? []).map(
+    (host) => `${host} is left out: its TLSA records cannot be looked up (DANE).`,
+  );
+  return [...demand, ...found.servers.map(sentenceOf), ...skipped];
 }
 
 function failureOf({ code, status, text, permanent }: NoRoute): string {
@@ -102,10 +107,17 @@ const tlsWords = {
 
 function sentenceOf({ host, address, port, protocol, tls, auth }: Server, index: number): string {
   const place = index === 0 ? 'First' : 'Then';
-  const check =
-    tls.mode === 'never' || tls.mode === 'opportunistic' || tls.verify === false ? '' : ', its certificate checked';
+  const isChecked = tls.mode !== 'never' && tls.mode !== 'opportunistic' && tls.verify !== false;
+  const check = `${isChecked ? ', its certificate checked' : ''}${tls.dane === undefined ? '' : `, ${daneWords(tls.dane)}`}`;
   const signedIn = auth === undefined ? '' : `, signed in as ${auth.username}`;
   return `${place} ${host ?? address} [${address}] port ${port} by ${protocol.toUpperCase()}, ${tlsWords[tls.mode]}${check}${signedIn}.`;
+}
+
+/** What DANE demands of a server (RFC 7672). */
+function daneWords(dane: Dane): string {
+  const usable = usableTlsa(dane).length;
+  if (usable > 0) return `its certificate checked against ${pluralize(usable, 'TLSA record')} of ${dane.base} (DANE)`;
+  return `though none of the TLSA records of ${dane.base} can be used to check its certificate (DANE)`;
 }
 
 /** An outcome of the queue as watchers receive it. */

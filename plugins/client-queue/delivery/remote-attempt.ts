@@ -1,13 +1,20 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { ClientDeadlines, RemoteServer as Server } from '../../../core/smtp/client/remote-server.js';
-import { type ClientFailure, diedIdle, isAtMessage, isClientFailure } from '../../../core/smtp/client/failure.js';
+import {
+  clientFailure,
+  type ClientFailure,
+  diedIdle,
+  isAtMessage,
+  isClientFailure,
+} from '../../../core/smtp/client/failure.js';
 import type {
   MessageResult,
   OutgoingContent,
   OutgoingMessage,
   RecipientResult,
 } from '../../../core/smtp/client/message.js';
+import { usableTlsa } from '../../../core/net/tlsa.js';
 import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { isTlsReport } from '../tls-reports/report.js';
@@ -31,7 +38,8 @@ export interface RemoteAttemptContext {
   readonly sessions: Set<ClientSession>;
   readonly deadlines?: Partial<ClientDeadlines> | undefined;
   /** Called for each connection to a server of a domain with its TLS; undefined when reports are off. */
-  readonly tlsResult?: ((domain: string, server: Server, result: TlsAgreement) => void) | undefined;
+  readonly tlsResult?:
+    ((domain: string, server: Pick<Server, 'host' | 'address' | 'tls'>, result: TlsAgreement) => void) | undefined;
   /** The message as it is sent. */
   readonly content: (lease: Lease) => Promise<OutgoingContent>;
   /** The same for a 7-bit server; undefined where it is the same, or not possible. */
@@ -87,6 +95,7 @@ class RemoteAttempt {
 
   async run(): Promise<AttemptResult> {
     const found = await this.#context.hops.find(this.#lease.destination);
+    for (const host of found.skipped ?? []) this.#noteSkipped(host);
     if (found.outcome === 'failed') {
       const { code, status, text, permanent } = found;
       const about = { code, status, text, host: null, retryAfter: null, category: 'network' };
@@ -102,7 +111,7 @@ class RemoteAttempt {
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
     }
-    if (!this.#untried) this.#deferRest(found.servers.length);
+    if (!this.#untried) this.#deferRest(found.servers.length + (found.skipped?.length ?? 0));
     return this.#tried();
   }
 
@@ -149,10 +158,27 @@ class RemoteAttempt {
   }
 
   /** A report about TLS is not reported about in turn (RFC 8460 §3). */
-  #noteTls(server: Server, result: TlsAgreement): void {
+  #noteTls(server: Pick<Server, 'host' | 'address' | 'tls'>, result: TlsAgreement): void {
     const destination = readDestination(this.#lease.destination);
     if (destination.kind !== 'domain' || isTlsReport(this.#lease)) return;
     this.#context.tlsResult?.(destination.domain, server, result);
+  }
+
+  /** Whether that server has TLSA records cannot be known, so it is not called. */
+  #noteSkipped(host: string): void {
+    const cause = Object.assign(new Error('Its TLSA records cannot be looked up'), { code: 'DNSSEC_INVALID' });
+    const failure = clientFailure({
+      kind: 'tls',
+      step: 'connect',
+      code: 451,
+      status: '4.4.3',
+      text: cause.message,
+      cause,
+    });
+    this.#noteTls(
+      { host, address: '', tls: { mode: 'require', dane: { base: host, names: [], records: [] } } },
+      failure,
+    );
   }
 
   #isLate(): boolean {
@@ -216,7 +242,7 @@ class RemoteAttempt {
       action: 'deliver',
       code,
       status: status ?? '2.0.0',
-      text: lines.join(' '),
+      text: `${lines.join(' ')}${daneNote(server)}`,
       host: server.host ?? server.address,
       retryAfter: null,
       category: 'other',
@@ -266,8 +292,8 @@ class RemoteAttempt {
     const action = said === 'deliver' ? 'defer' : said;
     const { retryAfter, category, rule } = explained;
     const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
-    const isDemanded = this.#mustVerify && (kind === 'tls' || (kind === 'reply' && step === 'starttls'));
-    const why = isDemanded ? `${text} (the MTA-STS policy of the domain demands it)` : text;
+    const isOfTls = kind === 'tls' || (kind === 'reply' && step === 'starttls');
+    const why = isOfTls ? `${text}${this.#demandOf(server)}` : text;
     return {
       action,
       code,
@@ -278,6 +304,12 @@ class RemoteAttempt {
       category,
       rule,
     };
+  }
+
+  #demandOf({ tls: { dane } }: Server): string {
+    const isByPolicy = this.#mustVerify && (dane === undefined || usableTlsa(dane).length === 0);
+    if (isByPolicy) return ' (the MTA-STS policy of the domain demands it)';
+    return dane === undefined ? '' : ' (DANE: its TLSA records demand it)';
   }
 
   #setVerdict(recipients: readonly LeasedRecipient[], verdict: RecipientVerdict): void {
@@ -306,6 +338,13 @@ class RemoteAttempt {
 /** A report about TLS is delivered despite what the domain demands (RFC 8460 §3), but not despite the operator. */
 function serversFor(lease: Lease, { servers, ownTls }: Servers): readonly Server[] {
   return ownTls === undefined || !isTlsReport(lease) ? servers : servers.map((server) => ({ ...server, tls: ownTls }));
+}
+
+/** For the history: by what the server was known to be the right one. */
+function daneNote({ tls: { dane } }: Server): string {
+  if (dane === undefined) return '';
+  const isMatched = usableTlsa(dane).length > 0;
+  return isMatched ? ' (DANE: the certificate matches a TLSA record)' : ' (DANE: TLS, but no TLSA record can be used)';
 }
 
 const isOfTls = ({ kind, step }: ClientFailure): boolean => kind === 'tls' || (step === 'starttls' && kind !== 'local');

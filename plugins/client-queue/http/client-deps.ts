@@ -16,6 +16,7 @@ import type { OutboundSettings, SiteState } from '../delivery/outbound.js';
 import { relayTarget } from '../delivery/relay-hook.js';
 import { type ReplyClassification, type ReplyRule, replyRules } from '../delivery/reply-classification.js';
 import { siteKey } from '../delivery/destination.js';
+import type { NextHops } from '../delivery/next-hops.js';
 import type { Sites } from '../delivery/sites.js';
 import type { StsPolicies } from '../mta-sts/sts-policies.js';
 
@@ -33,6 +34,8 @@ export interface QueueDeps {
   readonly pace: (site: string) => SiteState;
   /** MTA-STS policies of domains. */
   readonly policies: Pick<StsPolicies, 'peek'>;
+  /** Servers of destinations as found last. */
+  readonly hops: Pick<NextHops, 'last'>;
   readonly clock: Clock;
   /** Forgets connection failures of the servers of these destinations; of all when undefined. */
   readonly forgetFailures: (destinations: readonly string[] | undefined) => void;
@@ -70,6 +73,7 @@ interface ClientOptions {
   readonly settings: OutboundSettings;
   readonly finder: HopFinder;
   readonly policies: ClientDeps['policies'];
+  readonly hops: ClientDeps['hops'];
   readonly submission: SubmissionService;
   readonly configuration: Configuration;
   readonly clock: Clock;
@@ -101,6 +105,7 @@ export function clientDeps(input: ClientOptions): ClientDeps {
     clock,
     sites: input.sites,
     policies: input.policies,
+    hops: input.hops,
     siteNames: () => Object.keys(current().sites).map(siteKey),
     pace: input.pace,
     forgetFailures: input.forgetFailures,

@@ -7,6 +7,7 @@ import {
   respond,
   type Response,
 } from '../../../core/http/endpoint.js';
+import { tlsaText, usableTlsa } from '../../../core/net/tlsa.js';
 import { problem } from '../../../core/problem.js';
 import type { DestinationControl, RecordedControl } from '../delivery/destination-controls.js';
 import { isSite, parseDestination, routeKey, siteLabel, spelledDestination } from '../delivery/destination.js';
@@ -247,6 +248,20 @@ const DestinationAnswer = WaitingAnswer.extend({
     })
     .nullable()
     .describe('The policy that the domain publishes for the mail to it, as far as it is known here'),
+  dane: z
+    .object({
+      lookedUp: z.string(),
+      servers: z.array(
+        z.object({
+          host: z.string(),
+          records: z.array(z.string()).describe('TLSA records, as in a zone file'),
+          usable: z.int().describe('Those that can match a certificate; with none, TLS is demanded and nothing more'),
+        }),
+      ),
+      skipped: z.array(z.string()).describe('Servers that get no mail, since their TLSA records cannot be looked up'),
+    })
+    .nullable()
+    .describe('What the TLSA records of its servers demand, as looked up last'),
 });
 
 type DestinationDeps = QueueDeps & Pick<SendingDeps, 'routes'>;
@@ -268,7 +283,7 @@ export async function waitingDestinations({ queue, controls, sites, clock }: Dep
 /** Undefined for an unknown destination. */
 async function oneDestination(
   name: string,
-  { routes, siteNames, pace, policies, ...deps }: DestinationDeps,
+  { routes, siteNames, pace, policies, hops, ...deps }: DestinationDeps,
 ): Promise<z.output<typeof DestinationAnswer> | undefined> {
   const { queue, controls, sites, clock } = deps;
   const control = controls.get(name);
@@ -278,7 +293,8 @@ async function oneDestination(
   const shared = rows.bySite.get(site ?? '') ?? [];
   const configured = [...routes().map(routeKey), ...siteNames()];
   const policy = policies.peek(name);
-  const isKnown = rows.byName.has(name) || (control ?? policy) !== undefined || configured.includes(name);
+  const dane = daneAnswer(hops.last(name));
+  const isKnown = rows.byName.has(name) || (control ?? policy ?? dane) !== undefined || configured.includes(name);
   if (!isKnown && !(isSite(name) && shared.length > 0)) return undefined;
   // A destination without a known site has its own limits.
   const { now, maxConnections, ratePerMinute, suspended } = pace(site ?? name);
@@ -289,7 +305,23 @@ async function oneDestination(
     siteState: now ?? null,
     destinations: shared.slice(0, maxShared).map(({ destination }) => destination),
     mtaSts: policyAnswer(policy),
+    dane: dane ?? null,
   };
+}
+
+function daneAnswer(
+  last: ReturnType<QueueDeps['hops']['last']>,
+): z.output<typeof DestinationAnswer>['dane'] | undefined {
+  if (last === undefined) return undefined;
+  const { at, found } = last;
+  const servers = found.outcome === 'found' ? found.servers : [];
+  const byHost = new Map(servers.flatMap(({ host = '', tls: { dane } }) => (dane === undefined ? [] : [[host, dane]])));
+  const skipped = [...(found.skipped ?? [])];
+  if (byHost.size === 0 && skipped.length === 0) return undefined;
+  const answers = [...byHost].map(([host, dane]) => {
+    return { host, records: dane.records.map(tlsaText), usable: usableTlsa(dane).length };
+  });
+  return { lookedUp: isoTime(at), servers: answers, skipped };
 }
 
 function policyAnswer(policy: KeptPolicy | undefined): z.output<typeof DestinationAnswer>['mtaSts'] {

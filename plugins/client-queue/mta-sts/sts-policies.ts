@@ -252,6 +252,8 @@ export class PolicedFinder implements HopFinder {
   async forDomain(domain: string, options?: SearchOptions): Promise<HopSearch> {
     // Looked up at the same time as the servers.
     const enforced = this.#policies.of(domain).then((policy) => (policy?.mode === 'enforce' ? policy : undefined));
+    // A search that fails first does not wait for it.
+    enforced.catch(() => undefined);
     const allowed = async () => {
       const policy = await enforced;
       return policy && ((host: string) => allowsServer(policy, host));

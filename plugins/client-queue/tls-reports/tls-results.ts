@@ -5,6 +5,7 @@ import { unlessMissing } from '../../../core/disk/fault.js';
 import { readRegularText } from '../../../core/disk/file-layer.js';
 import { allowsServer } from '../../../core/dns/mta-sts.js';
 import type { Log } from '../../../core/log/log.js';
+import { type Dane, tlsaText, usableTlsa } from '../../../core/net/tlsa.js';
 import type { ClientTls } from '../../../core/smtp/client/dial.js';
 import { type ClientFailure, isClientFailure } from '../../../core/smtp/client/failure.js';
 import type { RemoteServer } from '../../../core/smtp/client/remote-server.js';
@@ -16,6 +17,8 @@ export const resultTypes = [
   'certificate-host-mismatch',
   'certificate-expired',
   'certificate-not-trusted',
+  'tlsa-invalid',
+  'dnssec-invalid',
   'validation-failure',
   'sts-policy-fetch-error',
   'sts-policy-invalid',
@@ -34,7 +37,7 @@ const Failure = z.strictObject({
   count,
 });
 const Policy = z.strictObject({
-  type: z.enum(['sts', 'no-policy-found']),
+  type: z.enum(['tlsa', 'sts', 'no-policy-found']),
   /** Lines of the policy. */
   strings: z.array(z.string().max(1000)).max(300),
   mx: z.array(z.string().max(255)).max(300),
@@ -60,11 +63,16 @@ export interface FoundPolicy {
   readonly policy: KeptPolicy | undefined;
   /** Why there is none although the domain announces one. */
   readonly fault: ResultType | undefined;
+  /** TLSA records of the server, which come before the policy. */
+  readonly dane?: Dane | undefined;
 }
 
 /** Domains of a day beyond this number are not counted. */
 const maxDomains = 10_000;
+/** Servers with different TLSA records have one each. */
 const maxPolicies = 5;
+/** Of a record; digests are shorter. */
+const maxRecord = 200;
 /** Kinds of failures of one policy; others are counted by their type alone. */
 const maxFailures = 30;
 
@@ -112,7 +120,7 @@ export class TlsResults {
     const day = domains.get(domain) ?? { policies: [], sent: [] };
     if (domains.size >= maxDomains && !domains.has(domain)) return;
     domains.set(domain, day);
-    const counted = countedOf(day, found);
+    const counted = countedOf(day, policyOf(found));
     if (counted === undefined) return;
     this.#unsaved = true;
     const host = server.host ?? server.address;
@@ -162,14 +170,22 @@ export class TlsResults {
   }
 }
 
+type ReportedPolicy = Pick<Counted, 'type' | 'strings' | 'mx'>;
+
+function policyOf({ policy, fault, dane }: FoundPolicy): ReportedPolicy {
+  if (dane !== undefined) {
+    return { type: 'tlsa', strings: dane.records.map((one) => tlsaText(one).slice(0, maxRecord)).sort(), mx: [] };
+  }
+  if (hasPolicy(policy)) return { type: 'sts', strings: linesOf(policy), mx: [...policy.mx] };
+  return { type: fault === undefined ? 'no-policy-found' : 'sts', strings: [], mx: [] };
+}
+
 /** Undefined beyond the bound of policies, which change once a day or so. */
-function countedOf({ policies }: DayOfDomain, { policy, fault }: FoundPolicy): Counted | undefined {
-  const type = hasPolicy(policy) || fault !== undefined ? 'sts' : 'no-policy-found';
-  const mx = hasPolicy(policy) ? [...policy.mx] : [];
-  const strings = hasPolicy(policy) ? linesOf(policy) : [];
+function countedOf({ policies }: DayOfDomain, policy: ReportedPolicy): Counted | undefined {
+  const { type, strings } = policy;
   const known = policies.find((one) => one.type === type && one.strings.join('\n') === strings.join('\n'));
   if (known !== undefined || policies.length >= maxPolicies) return known;
-  const fresh: Counted = { type, strings, mx, succeeded: 0, failures: [] };
+  const fresh: Counted = { ...policy, succeeded: 0, failures: [] };
   policies.push(fresh);
   return fresh;
 }
@@ -197,13 +213,20 @@ function addFailure({ failures }: Counted, about: Omit<Counted['failures'][numbe
 type Failed = Pick<Counted['failures'][number], 'result' | 'reason'>;
 
 /** Undefined for a success: TLS, and under a policy an allowed server with a valid certificate (RFC 8460 §4.3). */
-function failureOf(agreed: TlsAgreement, { policy, fault }: FoundPolicy, host: string): Failed | undefined {
+function failureOf(agreed: TlsAgreement, { policy, fault, dane }: FoundPolicy, host: string): Failed | undefined {
+  if (dane !== undefined) return daneFailure(agreed, dane);
   if (!hasPolicy(policy) && fault !== undefined) return { result: fault, reason: '' };
   if (agreed === undefined) return { result: 'starttls-not-supported', reason: '' };
   if (isClientFailure(agreed)) return ofFailure(agreed);
   if (!hasPolicy(policy)) return undefined;
   if (!allowsServer(policy, host)) return { result: 'validation-failure', reason: 'mx-not-in-policy' };
   return agreed.fault === null ? undefined : certificateFault(agreed.fault);
+}
+
+function daneFailure(agreed: TlsAgreement, dane: Dane): Failed | undefined {
+  if (agreed === undefined) return { result: 'starttls-not-supported', reason: '' };
+  if (isClientFailure(agreed)) return ofFailure(agreed);
+  return usableTlsa(dane).length > 0 ? undefined : { result: 'tlsa-invalid', reason: 'unusable' };
 }
 
 function ofFailure({ kind, status, cause }: ClientFailure): Failed {
@@ -214,6 +237,8 @@ function ofFailure({ kind, status, cause }: ClientFailure): Failed {
 
 const ofCode: Readonly<Record<string, ResultType>> = {
   CERT_HAS_EXPIRED: 'certificate-expired',
+  DANE_NO_MATCH: 'certificate-not-trusted',
+  DNSSEC_INVALID: 'dnssec-invalid',
   ERR_TLS_CERT_ALTNAME_INVALID: 'certificate-host-mismatch',
 };
 

@@ -65,6 +65,22 @@ describe('what the doctor finds of mail that goes out', () => {
     assert.deepEqual(await look(undefined), []);
   });
 
+  test('name servers that DANE trusts: whether they validate', async (t) => {
+    const { address: validating } = await DnsServer.start(t, { '': { secure: true } });
+    const { address: plain } = await DnsServer.start(t, { '': {} });
+    const findings = await resolverCheck.run({
+      options: ClientQueueOptions.parse({ dane: true, resolver: { servers: [validating, plain] } }),
+      configuration: { hostname: 'mail', data: '/', folder: '/', domains: ['acme.org'] },
+      owner: undefined,
+      resolver: new SystemResolver(),
+      clock: new HandClock(),
+      signal: new AbortController().signal,
+    });
+    const [good, bad] = findings.map(({ state, is }) => `${state}: ${is}`);
+    assert.match(good ?? '', /^ok: The name server 127\.0\.0\.1:\d+, .* answers and validates \(DNSSEC\)\.$/);
+    assert.match(bad ?? '', /^problem: The name server 127\.0\.0\.1:\d+ does not validate \(DNSSEC\)/);
+  });
+
   test('the queue: what is held, what is old, what lies in quarantine, and a server that cannot be asked', async (t) => {
     const data = await temporaryFolder(t);
     await mkdir(join(data, 'queue', 'quarantine'), { recursive: true });

@@ -156,6 +156,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
   /** The entry once that holds of it. */
   async function entryWhen(uid: string, holds: (entry: Entry) => boolean): Promise<Entry> {
     for (;;) {
+      if (!isOpen) throw new Error(`The test has ended, and ${uid} is not as awaited`);
       const entry = await queue.find(uid);
       if (entry !== undefined && holds(entry)) return entry;
       await pause(5);

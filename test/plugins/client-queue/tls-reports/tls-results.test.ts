@@ -19,6 +19,16 @@ const fault = (code: string) => ({ ...good, verified: false, fault: code });
 const refused = clientFailure({ kind: 'tls', step: 'starttls', code: 451, status: '4.7.4', text: 'not offered' });
 const none: FoundPolicy = { policy: undefined, fault: undefined };
 const policy: KeptPolicy = { id: 'a', mode: 'testing', mx: ['mx.example.net'], maxAge: 86_400, fetchedAt: 0 };
+const record = { usage: 3, selector: 1, matching: 1, data: 'ab'.repeat(32) };
+const underDane = (...records: (typeof record)[]): FoundPolicy => ({
+  ...none,
+  policy,
+  dane: { base: 'mx.example.net', names: ['mx.example.net'], records },
+});
+const ofDane = (code: string) => {
+  const cause = Object.assign(new Error(code), { code });
+  return clientFailure({ kind: 'tls', step: 'starttls', code: 451, status: '4.7.5', text: 'refused', cause });
+};
 const sts: FoundPolicy = { policy, fault: undefined };
 
 async function opened(t: TestContext, text?: string) {
@@ -55,6 +65,17 @@ describe('TLS of connections to other servers', () => {
         { policy: undefined, fault: 'sts-webpki-invalid' },
         'sts-webpki-invalid',
       ],
+      ['a TLSA record that matches', good, underDane(record)],
+      ['a TLSA record and no TLS', refused, underDane(record), 'starttls-not-supported'],
+      ['a TLSA record of another key', ofDane('DANE_NO_MATCH'), underDane(record), 'certificate-not-trusted'],
+      [
+        'a TLSA record of an authority and another name',
+        ofDane('ERR_TLS_CERT_ALTNAME_INVALID'),
+        underDane(record),
+        'certificate-host-mismatch',
+      ],
+      ['a TLSA record that cannot be used', good, underDane({ ...record, usage: 1 }), 'tlsa-invalid'],
+      ['TLSA records that cannot be looked up', ofDane('DNSSEC_INVALID'), underDane(), 'dnssec-invalid'],
       ['a policy that is withdrawn', fault('CERT_HAS_EXPIRED'), { ...sts, policy: { ...policy, mode: 'none' } }],
     ];
   for (const [title, agreed, found, expected] of cases) {
@@ -67,7 +88,8 @@ describe('TLS of connections to other servers', () => {
       assert.deepEqual([row?.[0], row?.[1], row?.[2].policies.length], ['2026-03-01', 'example.net', 1]);
       const counted = row?.[2].policies[0];
       const isSts = found !== none && (found.policy?.mode ?? 'testing') !== 'none';
-      assert.equal(counted?.type, isSts ? 'sts' : 'no-policy-found');
+      assert.equal(counted?.type, found.dane !== undefined ? 'tlsa' : isSts ? 'sts' : 'no-policy-found');
+      if (found.dane?.records[0] === record) assert.deepEqual(counted?.strings, [`3 1 1 ${record.data}`]);
       assert.equal(counted?.succeeded, expected === undefined ? 2 : 0);
       assert.deepEqual(
         counted?.failures.map(({ result, host, address, count }) => [result, host, address, count]),

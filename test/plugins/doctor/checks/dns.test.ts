@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
+import { createHash, X509Certificate } from 'node:crypto';
 import { describe, test, type TestContext } from 'node:test';
 import { mtaStsRecord } from '../../../../core/dns/mail-zone.js';
 import { StsPolicyOptions, stsPolicyText } from '../../../../core/dns/mta-sts.js';
 import { selfSigned } from '../../../support/certificate.js';
-import type { Zone } from '../../../support/dns-server.js';
+import { type DnsName, DnsServer, type Zone } from '../../../support/dns-server.js';
 import { Examined } from '../examined.js';
 
 const config = `{
@@ -190,5 +191,40 @@ describe('what the doctor finds of the MTA-STS policy', { concurrency: 4 }, () =
   test('that it is off: a record of another server is valid, and none is no fault', async (t) => {
     has(await found(t, ...policed(false)), /^ok: The MTA-STS record _mta-sts\.acme\.org is there\./);
     has(await found(t, ...policed(false, { '_mta-sts.acme.org': {} })), /^skipped: MTA-STS is off/);
+  });
+});
+
+describe('what the doctor finds of TLSA records of this server', { concurrency: 4 }, () => {
+  const pair = selfSigned('mail.acme.org');
+  const digest = createHash('sha256')
+    .update(new X509Certificate(pair.cert).publicKey.export({ type: 'spki', format: 'der' }))
+    .digest('hex');
+  const withRecords = async (t: TestContext, records: DnsName | undefined): Promise<readonly string[]> => {
+    const zone = records === undefined ? {} : { '_25._tcp.mail.acme.org': records };
+    const { address } = await DnsServer.start(t, zone);
+    const text = JSON.stringify({
+      hostname: 'mail.acme.org',
+      domains: ['acme.org'],
+      smtp: { listeners: [{ host: '0.0.0.0', port: 0, mode: 'mx', tls: 'starttls', ...pair }] },
+      plugins: { 'client-queue': { resolver: { servers: [address] } } },
+    });
+    return (await found(t, healthy, text)).filter((finding) => finding.includes('TLSA'));
+  };
+
+  test('that they fit the certificate, or not, with the record to publish', async (t) => {
+    has(
+      await withRecords(t, { TLSA: [`3 1 1 ${digest}`], secure: true }),
+      /^ok: 1 TLSA record _25\._tcp\.mail\.acme\.org: the certificate of this server matches/,
+    );
+    const [wrong = ''] = await withRecords(t, { TLSA: [`3 1 1 ${'00'.repeat(32)}`], secure: true });
+    assert.match(wrong, /^problem: .* do not fit the certificate of this server: The certificate matches none/);
+    assert.ok(wrong.endsWith(`→ Publish: _25._tcp.mail.acme.org. IN TLSA 3 1 1 ${digest}`), wrong);
+  });
+
+  test('that nobody obeys them, or that they cannot be looked up; and nothing without records', async (t) => {
+    has(await withRecords(t, { TLSA: [`3 1 1 ${digest}`] }), /^advice: .* are not validated \(DNSSEC\)/);
+    has(await withRecords(t, { TLSA: [`1 1 1 ${digest}`], secure: true }), /^advice: None of the TLSA records/);
+    has(await withRecords(t, { rcode: 'SERVFAIL' }), /^problem: .* cannot be looked up \(servfail\)/);
+    assert.deepEqual(await withRecords(t, undefined), []);
   });
 });
