@@ -32,9 +32,24 @@ const DatabaseOptions = z
       .union([
         z.literal('off'),
         z.strictObject({
-          ca: z.string().min(1).optional().describe('PEM file of the authority; those of the system by default.'),
-          cert: z.string().min(1).optional().describe('PEM file of the certificate that this server shows.'),
-          key: z.string().min(1).optional().describe('PEM file of the key of that certificate.'),
+          ca: z
+            .string()
+            .min(1)
+            .optional()
+            .describe('PEM file of the authority; those of the system by default.')
+            .meta({ examples: ['/etc/postern/database-ca.pem'] }),
+          cert: z
+            .string()
+            .min(1)
+            .optional()
+            .describe('PEM file of the certificate that this server shows.')
+            .meta({ examples: ['/etc/postern/database.pem'] }),
+          key: z
+            .string()
+            .min(1)
+            .optional()
+            .describe('PEM file of the key of that certificate.')
+            .meta({ examples: ['/etc/postern/database.key'] }),
         }),
       ])
       .default({})

@@ -7,7 +7,12 @@ import {
   isClientFailure,
   timeoutFailure,
 } from '../../core/smtp/client/failure.js';
-import { failedResult, type MessageResult, type OutgoingMessage, type SendOptions } from '../../core/smtp/client/message.js';
+import {
+  failedResult,
+  type MessageResult,
+  type OutgoingMessage,
+  type SendOptions,
+} from '../../core/smtp/client/message.js';
 import type { PooledSession } from '../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../core/smtp/client/session.js';
 import { asciiReplyText, maxReplyText, type Reply } from '../../core/smtp/protocol/replies.js';
