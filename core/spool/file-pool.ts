@@ -45,12 +45,12 @@ export class FilePool {
     const { files, isConcurrent, newPath } = this.#options;
     const isSlow = this.#cost.isSlow();
     const isBusy = isConcurrent();
+    // Creating a durable file waits for the fsyncs of others; a plain one takes less time than waking a thread.
+    const mayBlock = !isSlow && (kind === 'plain' || !isBusy);
     const mayBePrecreated = wantedPath === undefined && kind === this.#options.kind;
-    const precreated = mayBePrecreated && (isBusy || isSlow) ? this.#precreated.take() : undefined;
+    const precreated = mayBePrecreated && !mayBlock ? this.#precreated.take() : undefined;
     if (precreated !== undefined) return precreated;
     const path = wantedPath ?? newPath();
-    // Creating a durable file waits for the fsyncs of others.
-    const mayBlock = !isSlow && (kind === 'plain' || !isBusy);
     const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](path, flags[kind], 0o600);
     return { path, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
   }
