@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
@@ -43,6 +44,13 @@ interface SmtpEngineInput {
   readonly sweepMs?: number;
 }
 
+/**
+ * Stolen keys of session tickets open the sessions of TLS 1.2 that were held while these keys were used (RFC 5077 §5.5). A
+ * ticket of replaced keys costs its client one full handshake.
+ */
+const ticketKeysMs = 12 * 60 * 60 * 1000;
+const newTicketKeys = (): Buffer => randomBytes(48);
+
 /** Validated settings, ready to apply without failure. */
 export interface PreparedSettings {
   /** Listeners whose key or certificate changed. */
@@ -75,6 +83,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const shared = { hostname, spool, pipeline, clock, log };
   const metrics = new EngineMetrics(input.metrics);
   const clients = new ClientLimits(input.settings.limits, clock);
+  let ticketKeys = newTicketKeys();
   const inForce = new ActiveSettings(input.settings, { ...input, folder, domains: input.domains ?? [] });
 
   const make =
@@ -89,7 +98,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
         settings: () => inForce.settings,
         record: (attempt: SignInAttempt) => input.signIns?.record(attempt),
       };
-      return new Listener({ context, material: materialOf(listener.name), clients, sweepMs });
+      return new Listener({ context, material: materialOf(listener.name), ticketKeys, clients, sweepMs });
     };
 
   const listeners = new ListenerSet(input.settings.listeners, {
@@ -121,6 +130,11 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     };
   }
 
+  const rotation = setInterval(() => {
+    ticketKeys = newTicketKeys();
+    listeners.replaceTicketKeys(ticketKeys);
+  }, ticketKeysMs).unref();
+
   input.certificate.watch((material) => inForce.takeServerCertificate(material, listeners));
 
   return {
@@ -131,7 +145,10 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
       if (listener === undefined) throw new Error(`there is no SMTP listener ${name}`);
       listener.accept(socket);
     },
-    close: (graceMs) => listeners.close(graceMs),
+    close: (graceMs) => {
+      clearInterval(rotation);
+      return listeners.close(graceMs);
+    },
     prepare,
     reconfigure: async (settings) => {
       const prepared = prepare(settings);
@@ -219,6 +236,10 @@ class ListenerSet {
 
   find(name: string): Listener | undefined {
     return this.#entries.find(({ listener }) => listener.settings.name === name)?.listener;
+  }
+
+  replaceTicketKeys(keys: Buffer): void {
+    for (const { listener } of this.#entries) listener.replaceTicketKeys(keys);
   }
 
   async close(graceMs: number): Promise<void> {
