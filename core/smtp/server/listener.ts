@@ -202,7 +202,7 @@ export class Listener {
       listener: { name: this.settings.name, mode: this.settings.mode },
       remote,
       exempt: this.#clients.isExempt(address),
-      localAddress: normalAddress(socket.localAddress ?? ''),
+      localAddress: () => normalAddress(socket.localAddress ?? ''),
     };
     const connection = new Connection(this.#context, socket, peer, (closed) => {
       if (place?.place === 'given') place.leave();

@@ -91,6 +91,13 @@ export class Wire {
     this.#socket.end();
   }
 
+  /** Ends both sides as soon as the last reply is sent, without waiting for the client to close. */
+  hangUp(): void {
+    const isAll = this.input.length === 0 && !this.blocked;
+    this.finish();
+    if (isAll) this.#socket.destroySoon();
+  }
+
   destroy(): void {
     this.#socket.destroy();
   }
