@@ -93,9 +93,12 @@ export class Wire {
 
   /** Ends both sides as soon as the last reply is sent, without waiting for the client to close. */
   hangUp(): void {
-    const isAll = this.input.length === 0 && !this.blocked;
-    this.finish();
-    if (isAll) this.#socket.destroySoon();
+    if (this.input.length > 0) return this.finish();
+    this.#finishing = true;
+    this.flush();
+    const socket = this.#socket;
+    if (socket.writableLength === 0 && !(socket instanceof TLSSocket)) socket.destroy();
+    else socket.destroySoon();
   }
 
   destroy(): void {
