@@ -83,12 +83,11 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const shared = { hostname, spool, pipeline, clock, log };
   const metrics = new EngineMetrics(input.metrics);
   const clients = new ClientLimits(input.settings.limits, clock);
-  let ticketKeys = newTicketKeys();
   const inForce = new ActiveSettings(input.settings, { ...input, folder, domains: input.domains ?? [] });
 
   const make =
     (materialOf: (name: string) => TlsMaterial | undefined) =>
-    (listener: ListenerSettings): Listener => {
+    (listener: ListenerSettings, ticketKeys: Buffer): Listener => {
       const context = {
         listener,
         ...shared,
@@ -130,11 +129,6 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
     };
   }
 
-  const rotation = setInterval(() => {
-    ticketKeys = newTicketKeys();
-    listeners.replaceTicketKeys(ticketKeys);
-  }, ticketKeysMs).unref();
-
   input.certificate.watch((material) => inForce.takeServerCertificate(material, listeners));
 
   return {
@@ -145,10 +139,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
       if (listener === undefined) throw new Error(`there is no SMTP listener ${name}`);
       listener.accept(socket);
     },
-    close: (graceMs) => {
-      clearInterval(rotation);
-      return listeners.close(graceMs);
-    },
+    close: (graceMs) => listeners.close(graceMs),
     prepare,
     reconfigure: async (settings) => {
       const prepared = prepare(settings);
@@ -158,7 +149,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   };
 }
 
-type Make = (settings: ListenerSettings) => Listener;
+type Make = (settings: ListenerSettings, ticketKeys: Buffer) => Listener;
 
 interface ListenerSetInput {
   /** Creates a listener for a socket, with the first settings. */
@@ -208,13 +199,19 @@ class ListenerSet {
   readonly #input: ListenerSetInput;
   readonly #retired = new Set<Listener>();
   readonly #checks = new Map<string, () => void>();
+  readonly #rotation: NodeJS.Timeout;
+  #ticketKeys = newTicketKeys();
   #entries: readonly Entry[];
   #closing = false;
 
   constructor(settings: readonly ListenerSettings[], input: ListenerSetInput) {
     this.#input = input;
     refuseSharedPlaces(settings);
-    this.#entries = settings.map((one) => ({ listener: input.make(one), socket: this.#newSocketFor(one) }));
+    this.#entries = settings.map((one) => ({
+      listener: input.make(one, this.#ticketKeys),
+      socket: this.#newSocketFor(one),
+    }));
+    this.#rotation = setInterval(() => this.#replaceTicketKeys(), ticketKeysMs).unref();
     this.#show();
   }
 
@@ -238,12 +235,9 @@ class ListenerSet {
     return this.#entries.find(({ listener }) => listener.settings.name === name)?.listener;
   }
 
-  replaceTicketKeys(keys: Buffer): void {
-    for (const { listener } of this.#entries) listener.replaceTicketKeys(keys);
-  }
-
   async close(graceMs: number): Promise<void> {
     this.#closing = true;
+    clearInterval(this.#rotation);
     for (const { socket } of this.#entries) socket.close();
     const all = [...this.#entries.map(({ listener }) => listener), ...this.#retired];
     await Promise.all(all.map((listener) => listener.close(graceMs)));
@@ -297,7 +291,7 @@ class ListenerSet {
     const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
     if (same !== undefined) return same;
     const socket = this.#openSocketAt(settings);
-    return { listener: make(settings), socket: socket ?? this.#newSocketFor(settings) };
+    return { listener: make(settings, this.#ticketKeys), socket: socket ?? this.#newSocketFor(settings) };
   }
 
   #apply({ entries, leaving }: ListenerPlan): void {
@@ -313,6 +307,11 @@ class ListenerSet {
     this.#show();
     // Closed during a change: the new listeners close as well.
     if (this.#closing) void this.close(0);
+  }
+
+  #replaceTicketKeys(): void {
+    this.#ticketKeys = newTicketKeys();
+    for (const { listener } of this.#entries) listener.replaceTicketKeys(this.#ticketKeys);
   }
 
   #retire(listener: Listener): void {
