@@ -45,12 +45,12 @@ export class FilePool {
     const { files, isConcurrent, newPath } = this.#options;
     const isSlow = this.#cost.isSlow();
     const isBusy = isConcurrent();
-    // Creating a durable file waits for the fsyncs of others; a plain one takes less time than waking a thread.
-    const mayBlock = !isSlow && (kind === 'plain' || !isBusy);
     const mayBePrecreated = wantedPath === undefined && kind === this.#options.kind;
-    const precreated = mayBePrecreated && !mayBlock ? this.#precreated.take() : undefined;
+    const precreated = mayBePrecreated && (isBusy || isSlow) ? this.#precreated.take() : undefined;
     if (precreated !== undefined) return precreated;
     const path = wantedPath ?? newPath();
+    // Creating a durable file waits for the fsyncs of others.
+    const mayBlock = !isSlow && (kind === 'plain' || !isBusy);
     const open = (): Promise<number> => files[mayBlock ? 'openNow' : 'open'](path, flags[kind], 0o600);
     return { path, fd: await (mayBlock ? this.#cost.measure(open) : open()) };
   }
@@ -70,8 +70,6 @@ interface PrecreatedFilesOptions {
 }
 
 const defaults = { maxFiles: 64, windowMs: 1000 };
-/** The thread pool has other work too. */
-const maxCreating = 4;
 /** With fewer files taken in a window, none are created ahead. */
 const minTaken = 16;
 
@@ -119,8 +117,10 @@ export class PrecreatedFiles {
     this.#fill();
   }
 
+  /** Half of them at a time: to wake a thread for each file costs more than the file. */
   #fill(): void {
-    while (this.#creating < maxCreating && this.#creating + this.#available.length < this.#target) {
+    if (this.#creating > 0 || this.#available.length > this.#target / 2) return;
+    while (this.#creating + this.#available.length < this.#target) {
       this.#creating += 1;
       void this.#create();
     }
@@ -135,7 +135,6 @@ export class PrecreatedFiles {
       this.#creating -= 1;
       if (this.#isClosed) return await this.#discard(file);
       this.#available.push(file);
-      this.#fill();
     } catch {
       this.#creating -= 1;
     }
