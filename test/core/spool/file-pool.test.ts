@@ -22,12 +22,6 @@ class SlowFiles extends FaultyFiles {
   }
 }
 
-function slowFiles(): SlowFiles {
-  const files = new SlowFiles();
-  files.slow = true;
-  return files;
-}
-
 async function openPool(t: TestContext, kind: NewFileKind = 'plain') {
   const folder = await temporaryFolder(t);
   const files = new SlowFiles();
@@ -55,12 +49,6 @@ suite('file pool', () => {
     const { blocked, state } = await openPool(t, 'durable');
     state.isConcurrent = true;
     assert.equal(await blocked(5, 'durable'), 0);
-  });
-
-  test('with concurrent messages a plain file is created by a blocking call all the same', async (t) => {
-    const { blocked, state } = await openPool(t);
-    state.isConcurrent = true;
-    assert.equal(await blocked(5), 5);
   });
 
   test('when the file system is slow, threads create nearly all files', async (t) => {
@@ -151,8 +139,8 @@ suite('precreated files', () => {
   });
 
   for (const durability of ['file', 'log'] as const) {
-    test(`messages of a busy spool on a slow disk take them, and are complete (${durability})`, async (t) => {
-      const fixture = await openFixture(t, { durability }, slowFiles());
+    test(`messages of a busy spool take them, and are complete (${durability})`, async (t) => {
+      const fixture = await openFixture(t, { durability });
       const names = Array.from({ length: 120 }, (_, index) => `message-${index}`);
       const spool = join(fixture.root, 'spool');
       const deliver = (wanted: readonly string[]) =>
@@ -180,7 +168,7 @@ suite('precreated files', () => {
   }
 
   test('a failing write on one of them fails that message alone', async (t) => {
-    const fixture = await openFixture(t, { durability: 'log' }, slowFiles());
+    const fixture = await openFixture(t, { durability: 'log' });
     const deliver = async (name: string) => {
       const message = await received(fixture.spool);
       try {

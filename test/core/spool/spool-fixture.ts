@@ -27,9 +27,9 @@ export interface SpoolFixture {
 export async function openFixture(
   test: Parameters<typeof temporaryFolder>[0],
   options: Partial<SpoolOptions> = {},
-  files: FaultyFiles = new FaultyFiles(),
 ): Promise<SpoolFixture> {
   const root = await temporaryFolder(test);
+  const files = new FaultyFiles();
   const { log, sentences } = rememberingLog();
   const inbox = join(root, 'new');
   await makeFolder(inbox);
