@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
 import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { syncFolder } from '../core/disk/folder.js';
  * `new`, and a folder fsync that all who wait share. No user lookup, rules, trace headers, log or metrics, and no wait for those who talk
  * before the greeting.
  */
-const folder = process.argv[2] ?? 'bare';
+const [folder = 'bare', key, cert] = process.argv.slice(2);
 for (const name of ['tmp', 'new']) mkdirSync(join(folder, name), { recursive: true });
 let count = 0;
 
@@ -45,7 +45,9 @@ class EagerServer extends SMTPServer {
 
 const server = new EagerServer({
   authOptional: true,
-  disabledCommands: ['AUTH', 'STARTTLS'],
+  ...(key !== undefined && cert !== undefined
+    ? { disabledCommands: ['AUTH'], key: readFileSync(key), cert: readFileSync(cert) }
+    : { disabledCommands: ['AUTH', 'STARTTLS'] }),
   disableReverseLookup: true,
   logger: false,
   onData: (stream, _session, callback) => {

@@ -41,7 +41,10 @@ exports.hook_queue = (next, connection) => {
 `;
 
 /** Haraka, put by npm into a cache folder at its first use. Undefined, with a sentence, when that does not work. */
-export async function startHaraka(folder: string): Promise<Peer | undefined> {
+export async function startHaraka(
+  folder: string,
+  [key, cert]: readonly [key: string, cert: string],
+): Promise<Peer | undefined> {
   const script = installHaraka();
   if (script === undefined) return undefined;
   const inbox = join(folder, 'mail', 'new');
@@ -50,13 +53,15 @@ export async function startHaraka(folder: string): Promise<Peer | undefined> {
   const port = await freePort();
   const files = {
     'smtp.ini': `listen=127.0.0.1:${port}\nnodes=0\n`,
-    plugins: 'maildir\n',
+    plugins: 'tls\nmaildir\n',
     me: 'localhost\n',
     host_list: 'localhost\n',
     loglevel: 'LOGCRIT\n',
     'log.ini': '[main]\nlevel=crit\n',
   };
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, 'config', name), text);
+  copyFileSync(key, join(folder, 'config', 'tls_key.pem'));
+  copyFileSync(cert, join(folder, 'config', 'tls_cert.pem'));
   copyFileSync(join(script, '..', '..', 'config', 'connection.ini'), join(folder, 'config', 'connection.ini'));
   writeFileSync(join(folder, 'plugins', 'maildir.js'), plugin(inbox));
   const child = spawn(process.execPath, [script, '-c', folder], { stdio: 'ignore' });

@@ -1,3 +1,5 @@
+import type { TlsUse } from './senders.js';
+
 /** One row of the table. */
 export interface Load {
   readonly title: string;
@@ -6,6 +8,10 @@ export interface Load {
   readonly sessions: number;
   /** One connection for all messages of a session, or one for each. */
   readonly keep: boolean;
+  /** No TLS if absent. */
+  readonly tls?: TlsUse;
+  /** Of each message, all of them the same; one if absent. */
+  readonly recipients?: number;
 }
 
 /** Messages by sessions: one session takes longer for each. */
@@ -14,9 +20,22 @@ const sizes = [
   { size: '1 MB', bytes: 1_000_000, messages: [200, 300, 300], quick: 100 },
 ];
 
-/** Every size with 1, 10 and 50 sessions, on kept connections and with one for each message. */
+const others: readonly Load[] = [
+  { title: '5 KB, 50 one per message, STARTTLS', tls: 'new', sessions: 50, keep: false, messages: 2000, bytes: 5000 },
+  {
+    title: '5 KB, 50 one per message, STARTTLS resumed',
+    tls: 'resumed',
+    sessions: 50,
+    keep: false,
+    messages: 2000,
+    bytes: 5000,
+  },
+  { title: '5 KB, 10 kept, 100 recipients', recipients: 100, sessions: 10, keep: true, messages: 1000, bytes: 5000 },
+];
+
+/** Every size with 1, 10 and 50 sessions, on kept connections and with one for each message; then TLS and recipients. */
 export function loadsOf(quick: boolean): readonly Load[] {
-  return sizes.flatMap(({ size, bytes, messages, quick: few }) =>
+  const plain = sizes.flatMap(({ size, bytes, messages, quick: few }) =>
     [true, false].flatMap((keep) =>
       [1, 10, 50].map((sessions, index) => ({
         title: `${size}, ${sessions} ${keep ? 'kept' : 'one per message'}`,
@@ -27,4 +46,5 @@ export function loadsOf(quick: boolean): readonly Load[] {
       })),
     ),
   );
+  return [...plain, ...others];
 }

@@ -8,7 +8,7 @@ import { startMaster } from './postfix-master.js';
 const run = promisify(execFile);
 
 /** Postfix with a configuration of its own, delivering into a Maildir. Undefined, with a sentence, when it cannot be. */
-export async function startPostfix(folder: string): Promise<Peer | undefined> {
+export async function startPostfix(folder: string, pair: readonly string[]): Promise<Peer | undefined> {
   const mail = join(folder, 'mail');
   mkdirSync(mail);
   const { stdout: nobody } = await run('id', ['-u', 'nobody']);
@@ -24,8 +24,10 @@ export async function startPostfix(folder: string): Promise<Peer | undefined> {
     `virtual_uid_maps = static:${nobody.trim()}`,
     `virtual_gid_maps = static:${group.trim()}`,
     'virtual_mailbox_limit = 0',
+    'smtpd_tls_security_level = may',
+    `smtpd_tls_chain_files = ${pair.join(', ')}`,
   ]);
   if (master === undefined) return undefined;
   const inbox = join(mail, 'box', 'new');
-  return { name: 'postfix', port: master.port, pid: undefined, inbox, stop: () => master.stop() };
+  return { name: 'postfix', port: master.port, pid: master.pid, inbox, stop: () => master.stop() };
 }

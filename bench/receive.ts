@@ -6,7 +6,9 @@ import { parseArgs } from 'node:util';
 import { loadsOf, type Load } from './loads.js';
 import type { Peer } from './peer.js';
 import { startPeers } from './receive-peers.js';
+import { familySeconds } from './family-time.js';
 import { chooseSender, type Sender } from './sender.js';
+import { runSenders } from './senders.js';
 import { median, printTable } from './table.js';
 
 /** `--quick`: one round of fewer messages. `--only TEXT`: rows whose title has it. `--peers NAME,…`: only these. */
@@ -16,19 +18,22 @@ const options = {
   peers: { type: 'string', default: '' },
 } as const;
 
-/** What a server that has run for a while has had, so that its compiler is done. */
-const firstLoads: readonly Load[] = [true, false].map((keep) => ({
-  title: 'before the first row',
-  messages: 4000,
-  bytes: 5000,
-  sessions: 10,
-  keep,
-}));
+/** What a server that has run for a while has had, so that its compiler is done; the first thousand are a row of their own. */
+const cold: Load = { title: 'cold: 5 KB, 10 kept', messages: 1000, bytes: 5000, sessions: 10, keep: true };
+const firstLoads: readonly Load[] = [
+  { ...cold, messages: 3000 },
+  { ...cold, messages: 4000, keep: false },
+];
 
 /** Larger files are removed behind their row, for a disk is not endless; many small ones stay, as removing them slows the next run. */
 const largeBytes = 500_000;
 
-/** Messages a second until the last one is in the Maildir. */
+/** Of one server: messages a second until the last one is in the Maildir, and µs of processor for each. */
+interface Figures {
+  readonly rate: number;
+  readonly micros: number;
+}
+
 export async function receive(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({ args: [...args], options });
   const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
@@ -40,42 +45,69 @@ export async function receive(args: readonly string[]): Promise<void> {
     const sender = await chooseSender();
     const wanted = values.peers === '' ? undefined : values.peers.split(',');
     for await (const peer of startPeers(folder, wanted)) peers.push(peer);
-    if (!values.quick) for (const peer of peers) for (const load of firstLoads) await timeOne(load, peer, sender);
-    const loads = loadsOf(values.quick).filter(({ title }) => title.includes(values.only));
-    const rows: string[][] = [];
-    for (const load of loads) {
+    const rows: string[][] = await measureCold(peers, sender);
+    if (!values.quick) for (const peer of peers) for (const load of firstLoads) await measureOne(load, peer, sender);
+    for (const load of loadsOf(values.quick).filter(({ title }) => title.includes(values.only))) {
       if (stopping) break;
-      rows.push(await measure(load, peers, sender, values.quick ? 1 : 6));
-      process.stderr.write(`${rows.at(-1)?.join('  ')}\n`);
+      const measured = await measure(load, peers, sender, values.quick ? 1 : 6);
+      for (const row of measured) process.stderr.write(`${row.join('  ')}\n`);
+      rows.push(...measured);
     }
-    process.stdout.write(`Messages a second until the last one is in the Maildir, sent by ${sender.name}; medians.\n`);
-    printTable(['load', ...peers.map(({ name }) => name), ...ratioNames(peers)], rows);
+    process.stdout
+      .write(`Messages a second until the last one is in the Maildir, sent by ${sender.name}, of the bare server, and
+µs of processor for each: medians. Milliseconds of the own sender, for a message or for a connection with one.\n`);
+    printTable(['load', 'server', 'msg/s', 'of bare', 'µs', 'p50', 'p99'], rows);
   } finally {
     for (const peer of peers) await peer.stop();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-function ratioNames(peers: readonly Peer[]): readonly string[] {
-  return ownPeers(peers).map(({ name }) => `${name.replace('postern ', '')} / bare`);
+/** Each server's first messages; once, as a process is cold only once. */
+async function measureCold(peers: readonly Peer[], sender: Sender): Promise<string[][]> {
+  const figures = new Map<Peer, Figures>();
+  for (const peer of peers) figures.set(peer, await measureOne(cold, peer, sender));
+  return rowsOf(cold.title, figures, new Map());
 }
 
-const ownPeers = (peers: readonly Peer[]) => peers.filter(({ name }) => name.startsWith('postern'));
-
 /** One round to get warm, then those that count. Peers take turns, so that a machine that slows down slows all. */
-async function measure(load: Load, peers: readonly Peer[], sender: Sender, rounds: number): Promise<string[]> {
-  const rates = new Map<Peer, number[]>(peers.map((peer) => [peer, []]));
+async function measure(load: Load, peers: readonly Peer[], sender: Sender, rounds: number): Promise<string[][]> {
+  const measured = new Map<Peer, Figures[]>(peers.map((peer) => [peer, []]));
   for (let round = 0; round <= rounds; round += 1) {
     for (const peer of inTurn(peers, round)) {
-      const seconds = await timeOne(round > 0 ? load : warming(load), peer, sender);
-      if (round > 0) rates.get(peer)?.push(load.messages / seconds);
+      const figures = await measureOne(round > 0 ? load : warming(load), peer, sender);
+      if (round > 0) measured.get(peer)?.push(figures);
     }
   }
+  const times = new Map<Peer, readonly number[]>();
+  for (const peer of peers) {
+    const taken = await runSenders({ ...warming(load), port: peer.port });
+    times.set(
+      peer,
+      taken.toSorted((a, b) => a - b),
+    );
+  }
   if (load.bytes > largeBytes) for (const peer of peers) removeAll(peer);
-  const medians = new Map(peers.map((peer) => [peer.name, median(rates.get(peer) ?? [])]));
-  const bare = medians.get('bare') ?? Number.NaN;
-  const ratios = ownPeers(peers).map(({ name }) => ((medians.get(name) ?? Number.NaN) / bare).toFixed(2));
-  return [load.title, ...peers.map(({ name }) => (medians.get(name) ?? 0).toFixed(0)), ...ratios];
+  const medians = [...measured].map(([peer, all]): [Peer, Figures] => [
+    peer,
+    { rate: median(all.map(({ rate }) => rate)), micros: median(all.map(({ micros }) => micros)) },
+  ]);
+  return rowsOf(load.title, new Map(medians), times);
+}
+
+/** One row for each server. */
+function rowsOf(
+  title: string,
+  figures: ReadonlyMap<Peer, Figures>,
+  times: ReadonlyMap<Peer, readonly number[]>,
+): string[][] {
+  const bare = [...figures].find(([{ name }]) => name === 'bare')?.[1].rate ?? Number.NaN;
+  return [...figures].map(([peer, { rate, micros }]) => {
+    const sorted = times.get(peer) ?? [];
+    const percentile = (share: number): string => (sorted[Math.floor(sorted.length * share)] ?? Number.NaN).toFixed(1);
+    const numbers = [rate.toFixed(0), (rate / bare).toFixed(2), micros.toFixed(0), percentile(0.5), percentile(0.99)];
+    return [title, peer.name, ...numbers.map((text) => (text === 'NaN' ? '' : text))];
+  });
 }
 
 /** Each begins as often as the others, and follows each of them: what one leaves to the disk the next one waits for. */
@@ -92,12 +124,14 @@ function warming(load: Load): Load {
   return { ...load, messages: Math.ceil(load.messages / 5) };
 }
 
-async function timeOne(load: Load, peer: Peer, sender: Sender): Promise<number> {
+async function measureOne(load: Load, peer: Peer, sender: Sender): Promise<Figures> {
   const expected = countOf(peer) + load.messages;
+  const used = familySeconds(peer.pid ?? 0);
   const started = performance.now();
   await sender.send({ ...load, port: peer.port });
   while (countOf(peer) < expected) await pause(2);
-  return (performance.now() - started) / 1000;
+  const seconds = (performance.now() - started) / 1000;
+  return { rate: load.messages / seconds, micros: ((familySeconds(peer.pid ?? 0) - used) / load.messages) * 1e6 };
 }
 
 function countOf({ inbox }: Peer): number {

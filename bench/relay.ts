@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { type Entrance, relayPeers, type RelayPeer } from './relay-peers.js';
-import { familySeconds } from './relay-processor-time.js';
+import { familySeconds } from './family-time.js';
 import { arrived, type RelaySink, startRelaySink } from './relay-sink.js';
 import { chooseSender } from './sender.js';
 import { median, printTable } from './table.js';

@@ -26,7 +26,13 @@ export function chooseSender(): Promise<Sender> {
 
 const smtpSource: Sender = {
   name: 'smtp-source',
-  send: async ({ port, messages, bytes, sessions, keep }) => {
+  send: async (input) => {
+    const { port, messages, bytes, sessions, keep, tls, recipients } = input;
+    // It knows no TLS, and makes the addresses of several recipients up.
+    if (tls !== undefined || recipients !== undefined) {
+      await runSenders(input);
+      return;
+    }
     const counts = ['-s', String(sessions), '-m', String(messages), '-l', String(bytes)];
     const envelope = ['-f', 'bench@localhost', '-t', 'postmaster@localhost'];
     await run('smtp-source', [...counts, ...envelope, ...(keep ? ['-d'] : []), `inet:127.0.0.1:${port}`]);

@@ -1,4 +1,9 @@
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+
+/** STARTTLS with a whole handshake on each connection, or with the session of the one before. */
+export type TlsUse = 'new' | 'resumed';
 
 export interface SendersInput {
   readonly port: number;
@@ -7,26 +12,40 @@ export interface SendersInput {
   readonly sessions: number;
   /** One connection for all messages of a session, or one for each. */
   readonly keep: boolean;
+  /** No TLS if absent. */
+  readonly tls?: TlsUse;
+  /** Of each message, all of them the same; one if absent. */
+  readonly recipients?: number;
 }
 
-/** Sends all messages over that many sessions at once; resolves with the seconds it took until the last 250. */
-export async function runSenders(input: SendersInput): Promise<number> {
+/**
+ * Sends all messages over that many sessions at once; resolves with the milliseconds that each took: from MAIL to 250, with
+ * one connection for each from its beginning to 221.
+ */
+export async function runSenders(input: SendersInput): Promise<readonly number[]> {
   const message = messageOf(input.bytes);
+  const times: number[] = [];
+  let ticket: Buffer | undefined;
   let left = input.messages;
   const take = () => (left -= 1) >= 0;
 
   async function session(): Promise<void> {
     while (take()) {
+      let began = performance.now();
       const peer = await Session.open(input.port);
-      do await peer.send(message);
-      while (input.keep && take());
+      if (input.tls !== undefined) await peer.startTls(ticket, (given) => input.tls === 'resumed' && (ticket = given));
+      do {
+        if (input.keep) began = performance.now();
+        await peer.send(message, 'postmaster@localhost', input.recipients);
+        if (input.keep) times.push(performance.now() - began);
+      } while (input.keep && take());
       await peer.quit();
+      if (!input.keep) times.push(performance.now() - began);
     }
   }
 
-  const started = performance.now();
   await Promise.all(Array.from({ length: input.sessions }, session));
-  return (performance.now() - started) / 1000;
+  return times;
 }
 
 export function messageOf(bytes: number): Buffer {
@@ -37,7 +56,7 @@ export function messageOf(bytes: number): Buffer {
 
 /** A lock-step SMTP client that expects success. */
 export class Session {
-  readonly #socket: Socket;
+  #socket: Socket;
   #buffer = '';
   #waiting:
     { readonly resolve: () => void; readonly reject: (error: Error) => void; readonly code: string } | undefined;
@@ -45,6 +64,10 @@ export class Session {
   private constructor(socket: Socket) {
     this.#socket = socket;
     socket.setNoDelay(true);
+    this.#listen(socket);
+  }
+
+  #listen(socket: Socket): void {
     socket.on('data', (chunk) => this.#read(chunk.toString('latin1')));
     socket.on('error', (error) => this.#waiting?.reject(error));
     socket.on('close', () => this.#waiting?.reject(new Error('connection closed')));
@@ -57,9 +80,21 @@ export class Session {
     return session;
   }
 
-  async send(message: Buffer, recipient = 'postmaster@localhost'): Promise<void> {
+  /** `keep` gets the ticket for the next session. */
+  async startTls(session: Buffer | undefined, keep: (ticket: Buffer) => void): Promise<void> {
+    await this.#say('STARTTLS\r\n', '220');
+    this.#socket.removeAllListeners();
+    const secure = connectTls({ socket: this.#socket, rejectUnauthorized: false, ...(session && { session }) });
+    secure.on('session', keep);
+    await once(secure, 'secureConnect');
+    this.#socket = secure;
+    this.#listen(secure);
+    await this.#say('EHLO bench.localhost\r\n', '250');
+  }
+
+  async send(message: Buffer, recipient = 'postmaster@localhost', recipients = 1): Promise<void> {
     await this.#say('MAIL FROM:<bench@localhost>\r\n', '250');
-    await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
+    for (let count = 0; count < recipients; count += 1) await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
     await this.#say('DATA\r\n', '354');
     await this.#say(message, '250');
   }

@@ -5,6 +5,7 @@ import { isIP, isIPv4, isIPv6 } from 'node:net';
  * (RFC 5952) without a zone. Other text stays unchanged.
  */
 export function normalAddress(ip: string): string {
+  if (!ip.includes(':')) return ip;
   const bare = ip.split('%', 1)[0] ?? '';
   if (!isIPv6(bare)) return ip;
   const groups = groupsOf(bare);
@@ -16,7 +17,7 @@ export function normalAddress(ip: string): string {
 /** Key of per-client limits: an IPv4 address, or the /64 of an IPv6 address, which belongs to one client. */
 export function clientKey(ip: string): string {
   const address = normalAddress(ip);
-  if (!isIPv6(address)) return address;
+  if (!address.includes(':') || !isIPv6(address)) return address;
   const network = groupsOf(address).slice(0, 4);
   return `${network.map((group) => group.toString(16)).join(':')}::/64`;
 }
@@ -33,7 +34,7 @@ export function clientNetworks(ip: string): readonly string[] {
 
 export function isLoopbackAddress(ip: string): boolean {
   const address = normalAddress(ip);
-  return address === '::1' || (isIPv4(address) && address.startsWith('127.'));
+  return address === '::1' || (address.startsWith('127.') && isIPv4(address));
 }
 
 /** The 32 or 128 bits of an address as `0` and `1`. */

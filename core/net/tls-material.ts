@@ -81,7 +81,7 @@ function checkPair(key: string, cert: string, who: string): X509Certificate {
   if (!certificate.checkPrivateKey(privateKey)) {
     throw startError(`${who}: key and cert do not belong together.`);
   }
-  attempt(() => createSecureContext({ key, cert }), `${who}: key and cert cannot be used for TLS.`);
+  attempt(() => createSecureContext({ key, cert, ca: [] }), `${who}: key and cert cannot be used for TLS.`);
   return certificate;
 }
 

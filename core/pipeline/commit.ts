@@ -155,7 +155,7 @@ export class DeliveryCommit {
   }
 
   #result(aborted: boolean): CommitResult {
-    return { aborted, outcomes: this.#groups.flatMap((group) => group.outcomes), owned: this.#owned };
+    return { aborted, outcomes: outcomesOf(this.#groups), owned: this.#owned };
   }
 }
 
@@ -166,8 +166,13 @@ function forOwner(target: string, { member, reply }: GroupOutcome): DraftRecipie
   return { recipient: { ...recipient, hop }, position };
 }
 
+function outcomesOf(groups: readonly DeliveryGroup[]): readonly GroupOutcome[] {
+  const [first, ...others] = groups;
+  return first !== undefined && others.length === 0 ? first.outcomes : groups.flatMap((group) => group.outcomes);
+}
+
 function undeliveredOf(groups: readonly DeliveryGroup[]): readonly GroupOutcome[] {
-  return groups.flatMap((group) => group.outcomes.filter(({ outcome }) => outcome !== 'delivered'));
+  return outcomesOf(groups).filter(({ outcome }) => outcome !== 'delivered');
 }
 
 /** Every group has committed all its members. */

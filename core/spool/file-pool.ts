@@ -70,8 +70,6 @@ interface PrecreatedFilesOptions {
 }
 
 const defaults = { maxFiles: 64, windowMs: 1000 };
-/** The thread pool has other work too. */
-const maxCreating = 4;
 /** With fewer files taken in a window, none are created ahead. */
 const minTaken = 16;
 
@@ -119,8 +117,10 @@ export class PrecreatedFiles {
     this.#fill();
   }
 
+  /** Half of them at a time: to wake a thread for each file costs more than the file. */
   #fill(): void {
-    while (this.#creating < maxCreating && this.#creating + this.#available.length < this.#target) {
+    if (this.#creating > 0 || this.#available.length > this.#target / 2) return;
+    while (this.#creating + this.#available.length < this.#target) {
       this.#creating += 1;
       void this.#create();
     }
@@ -135,7 +135,6 @@ export class PrecreatedFiles {
       this.#creating -= 1;
       if (this.#isClosed) return await this.#discard(file);
       this.#available.push(file);
-      this.#fill();
     } catch {
       this.#creating -= 1;
     }

@@ -21,6 +21,8 @@ const Options = z.strictObject({
 });
 type Settings = z.output<typeof Options>;
 
+const postmaster = 'postmaster@';
+
 /** Longer than the reader takes, which ends by itself. */
 const timeLimitMs = 20_000;
 
@@ -45,7 +47,8 @@ export const tlsReports = definePlugin({
       const reader = new ReportReader({ document, viewer, dns, domains, tried, clock, log });
       const isWanted = (address: string): boolean => {
         const { addresses } = settings;
-        return (addresses.length > 0 ? addresses : domains().map((domain) => `postmaster@${domain}`)).includes(address);
+        if (addresses.length > 0) return addresses.includes(address);
+        return address.startsWith(postmaster) && domains().includes(address.slice(postmaster.length));
       };
       smtp.on('message', { order: 'last', timeLimitMs }, async ({ transaction, message }) => {
         const { recipients, session, id } = transaction;

@@ -187,6 +187,7 @@ export class Connection {
     }
     for (const answer of answers) this.#send(answer);
     if (after === 'tls') this.#upgrade();
+    else if (after === 'hang-up') this.#close(true);
     else if (after === 'close' || answers.some(({ code }) => code === 421)) this.#close();
     else {
       this.#become('commands');
@@ -277,11 +278,12 @@ export class Connection {
     return false;
   }
 
-  /** Sends pending replies and ends our side; the client has a moment to read them. */
-  #close(): void {
+  /** Sends pending replies and ends our side; the client has a moment to read them. After QUIT it sends no more. */
+  #close(hasQuit = false): void {
     this.#data?.abort();
     this.#become('closing');
-    this.#wire.finish();
+    if (hasQuit) this.#wire.hangUp();
+    else this.#wire.finish();
   }
 
   #closed(): void {

@@ -144,7 +144,7 @@ export class DataPhase {
     const { limits, lineEndings } = this.#context.settings();
     const lineBytes = this.#longLines === 'refuse' ? Math.min(limits.lineBytes, maxLineOctets) : limits.lineBytes;
     const { recipients } = this.#transaction;
-    this.#intake = new MessageIntake(writer, { limits: { ...limits, lineBytes }, lineEndings, recipients });
+    this.#intake = new MessageIntake(writer, { limits, lineBytes, lineEndings, recipients });
     if (this.#aborted) this.#intake.abort();
     return start;
   }
@@ -238,7 +238,8 @@ export class DataPhase {
 }
 
 interface IntakeInput {
-  readonly limits: Omit<DataDecoderOptions, 'lineEndings'> & HeaderLimits;
+  readonly limits: Pick<DataDecoderOptions, 'messageBytes'> & HeaderLimits;
+  readonly lineBytes: number;
   readonly lineEndings: DataDecoderOptions['lineEndings'];
   readonly recipients: readonly Recipient[];
 }
@@ -252,8 +253,8 @@ class MessageIntake {
   #refusal: Reply | undefined;
   #discarded = false;
 
-  constructor(writer: SpoolWriter, { limits, lineEndings, recipients }: IntakeInput) {
-    const { lineBytes, messageBytes } = limits;
+  constructor(writer: SpoolWriter, { limits, lineBytes, lineEndings, recipients }: IntakeInput) {
+    const { messageBytes } = limits;
     this.#writer = writer;
     this.#decoder = new DataDecoder({ lineEndings, lineBytes, messageBytes });
     this.#header = new HeaderGuard(limits, recipients);

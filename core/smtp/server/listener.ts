@@ -45,11 +45,14 @@ export class Listener {
   constructor({
     context,
     material,
+    ticketKeys,
     clients,
     sweepMs,
   }: {
     readonly context: Omit<ListenerContext, 'tlsOptions'>;
     readonly material: TlsMaterial | undefined;
+    /** Of TLS session tickets: 48 random bytes, the same for all listeners. */
+    readonly ticketKeys: Buffer;
     readonly clients: ClientLimits;
     /** Interval of the checks of deadlines, in milliseconds. */
     readonly sweepMs: number;
@@ -60,6 +63,7 @@ export class Listener {
     this.#server = new MailServer({
       tls: context.listener.tls,
       material,
+      ticketKeys,
       ciphers: context.listener.ciphers,
       maxPending: context.settings().limits.clients,
       accept: (socket) => this.#beginSession(socket),
@@ -151,6 +155,11 @@ export class Listener {
     this.#server.updateSecureContext({ ...material });
   }
 
+  /** A session whose ticket has other keys is not resumed: its client makes a full handshake. */
+  replaceTicketKeys(ticketKeys: Buffer): void {
+    if (this.settings.tls !== 'none') this.#server.updateSecureContext({ ticketKeys });
+  }
+
   /** The socket now belongs to another listener; existing sessions drain, then `done` runs. */
   retire(done: () => void): void {
     this.#retired = done;
@@ -193,7 +202,7 @@ export class Listener {
       listener: { name: this.settings.name, mode: this.settings.mode },
       remote,
       exempt: this.#clients.isExempt(address),
-      localAddress: normalAddress(socket.localAddress ?? ''),
+      localAddress: () => normalAddress(socket.localAddress ?? ''),
     };
     const connection = new Connection(this.#context, socket, peer, (closed) => {
       if (place?.place === 'given') place.leave();
@@ -238,6 +247,7 @@ const { createTLSSocketOptions } = library as unknown as {
 interface MailServerOptions {
   readonly tls: 'none' | 'starttls' | 'implicit';
   readonly material: TlsMaterial | undefined;
+  readonly ticketKeys: Buffer;
   readonly ciphers: 'recommended' | 'compatible';
   /** Current handshakes of implicit TLS. */
   readonly maxPending: number;
@@ -286,6 +296,9 @@ class MailServer extends SMTPServer {
       // Disables TLS renegotiation, which costs the server work on demand of the client.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
       ciphers: cipherLists[options.ciphers],
+      // Clients show no certificate. Without this each context reads the authorities of Node, the first one for 100 ms.
+      ca: [],
+      ticketKeys: options.ticketKeys,
       maxClients: options.maxPending,
       ...options.material,
     });

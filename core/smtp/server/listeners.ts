@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
@@ -46,6 +47,13 @@ interface SmtpEngineInput {
   readonly sweepMs?: number;
 }
 
+/**
+ * Stolen keys of session tickets open the sessions of TLS 1.2 that were held while these keys were used (RFC 5077 §5.5). A
+ * ticket of replaced keys costs its client one full handshake.
+ */
+const ticketKeysMs = 12 * 60 * 60 * 1000;
+const newTicketKeys = (): Buffer => randomBytes(48);
+
 /** Validated settings, ready to apply without failure. */
 export interface PreparedSettings {
   /** Listeners whose key or certificate changed. */
@@ -82,7 +90,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
 
   const make =
     (materialOf: (name: string) => TlsMaterial | undefined) =>
-    (listener: ListenerSettings): Listener => {
+    (listener: ListenerSettings, ticketKeys: Buffer): Listener => {
       const context = {
         listener,
         ...shared,
@@ -92,7 +100,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
         settings: () => inForce.settings,
         record: (attempt: SignInAttempt) => input.signIns?.record(attempt),
       };
-      return new Listener({ context, material: materialOf(listener.name), clients, sweepMs });
+      return new Listener({ context, material: materialOf(listener.name), ticketKeys, clients, sweepMs });
     };
 
   const listeners = new ListenerSet(input.settings.listeners, {
@@ -144,7 +152,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   };
 }
 
-type Make = (settings: ListenerSettings) => Listener;
+type Make = (settings: ListenerSettings, ticketKeys: Buffer) => Listener;
 
 interface ListenerSetInput {
   /** Creates a listener for a socket, with the first settings. */
@@ -194,13 +202,19 @@ class ListenerSet {
   readonly #input: ListenerSetInput;
   readonly #retired = new Set<Listener>();
   readonly #checks = new Map<string, () => void>();
+  readonly #rotation: NodeJS.Timeout;
+  #ticketKeys = newTicketKeys();
   #entries: readonly Entry[];
   #closing = false;
 
   constructor(settings: readonly ListenerSettings[], input: ListenerSetInput) {
     this.#input = input;
     refuseSharedPlaces(settings);
-    this.#entries = settings.map((one) => ({ listener: input.make(one), socket: this.#newSocketFor(one) }));
+    this.#entries = settings.map((one) => ({
+      listener: input.make(one, this.#ticketKeys),
+      socket: this.#newSocketFor(one),
+    }));
+    this.#rotation = setInterval(() => this.#replaceTicketKeys(), ticketKeysMs).unref();
     this.#show();
   }
 
@@ -226,6 +240,7 @@ class ListenerSet {
 
   async close(graceMs: number): Promise<void> {
     this.#closing = true;
+    clearInterval(this.#rotation);
     for (const { socket } of this.#entries) socket.close();
     const all = [...this.#entries.map(({ listener }) => listener), ...this.#retired];
     await Promise.all(all.map((listener) => listener.close(graceMs)));
@@ -279,7 +294,7 @@ class ListenerSet {
     const same = this.#entries.find(({ listener }) => isSame(listener.settings, settings));
     if (same !== undefined) return same;
     const socket = this.#openSocketAt(settings);
-    return { listener: make(settings), socket: socket ?? this.#newSocketFor(settings) };
+    return { listener: make(settings, this.#ticketKeys), socket: socket ?? this.#newSocketFor(settings) };
   }
 
   #apply({ entries, leaving }: ListenerPlan): void {
@@ -295,6 +310,11 @@ class ListenerSet {
     this.#show();
     // Closed during a change: the new listeners close as well.
     if (this.#closing) void this.close(0);
+  }
+
+  #replaceTicketKeys(): void {
+    this.#ticketKeys = newTicketKeys();
+    for (const { listener } of this.#entries) listener.replaceTicketKeys(this.#ticketKeys);
   }
 
   #retire(listener: Listener): void {

@@ -12,7 +12,7 @@ export interface Peer {
   readonly remote: { readonly address: string; readonly port: number };
   readonly exempt: boolean;
   /** The server's address of the connection, in the form of `normalAddress`. */
-  readonly localAddress: string;
+  readonly localAddress: () => string;
 }
 
 /** The session for hooks; only the SMTP server changes it. */
@@ -21,7 +21,7 @@ export class SessionState implements SmtpSession {
   readonly listener: SmtpSession['listener'];
   readonly remote: SmtpSession['remote'];
   readonly exempt: boolean;
-  readonly localAddress: string;
+  readonly localAddress: () => string;
   readonly since: string;
   readonly notes: Map<string, unknown> = new Map();
   hello: SmtpSession['hello'];
@@ -80,7 +80,7 @@ export class OpenTransaction implements Transaction {
 export type SessionReply = Reply | Promise<Reply>;
 
 /** Next action of the connection, after the reply. */
-export type NextAction = 'close' | 'tls' | 'data';
+export type NextAction = 'close' | 'hang-up' | 'tls' | 'data';
 
 export function whenDecided(
   decision: Decision | Promise<Decision>,

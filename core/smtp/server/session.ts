@@ -23,7 +23,7 @@ export class Session {
     ['NOOP', () => replies.ok],
     ['VRFY', (_, argument) => (argument === '' ? replies.badArguments : replies.noVerify)],
     ['HELP', () => replies.help],
-    ['QUIT', (session, argument) => session.#plain(argument, () => session.#closeWith(replies.bye))],
+    ['QUIT', (session, argument) => session.#plain(argument, () => session.#quit())],
     ['STARTTLS', (session, argument) => session.#plain(argument, () => session.#startTls())],
     ['AUTH', (session, argument) => session.#auth(argument)],
     // What follows BDAT is message text and must not be read as commands (RFC 3030).
@@ -115,6 +115,11 @@ export class Session {
   #closeWith(reply: WireReply): WireReply {
     this.#after = 'close';
     return reply;
+  }
+
+  #quit(): WireReply {
+    this.#after = 'hang-up';
+    return replies.bye;
   }
 
   #closing(answer: Promise<Reply>): Promise<Reply> {

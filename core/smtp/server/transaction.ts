@@ -110,16 +110,17 @@ export class EnvelopeCommands {
     if (isReply(path)) return path;
     const address = this.#withoutOwnLiteral(path);
     if (!command.ascii && !transaction.smtputf8) return replies.needsSmtputf8;
-    const wishes = command.parameters.size === 0 ? undefined : dsn;
-    const decision = transaction.pipeline.decide('rcptTo', { transaction, address, ...(wishes && { dsn: wishes }) });
-    return whenDecided(decision, (made) => this.#added(transaction, { address, ...(wishes && { dsn: wishes }) }, made));
+    const asked = command.parameters.size === 0 ? { address } : { address, dsn };
+    const decision = transaction.pipeline.decide('rcptTo', { transaction, ...asked });
+    return whenDecided(decision, (made) => this.#added(transaction, asked, made));
   }
 
   /** RFC 1123 §5.2.17: a host accepts mail to its own address; here it goes to the postmaster. */
   #withoutOwnLiteral(address: Address): Address {
-    const { localAddress: ip } = this.#session;
     const bareDomain = this.#context.postmasterDomain();
-    if (bareDomain === undefined || address.local.toLowerCase() !== 'postmaster') return address;
+    const isLiteral = address.domain.startsWith('[');
+    if (bareDomain === undefined || !isLiteral || address.local.toLowerCase() !== 'postmaster') return address;
+    const ip = this.#session.localAddress();
     const isOwn = address.domain === (isIPv6(ip) ? `[IPv6:${ip}]` : `[${ip}]`);
     return isOwn ? makeAddress(address.local, bareDomain) : address;
   }

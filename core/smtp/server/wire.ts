@@ -91,6 +91,16 @@ export class Wire {
     this.#socket.end();
   }
 
+  /** Ends both sides as soon as the last reply is sent, without waiting for the client to close. */
+  hangUp(): void {
+    if (this.input.length > 0) return this.finish();
+    this.#finishing = true;
+    this.flush();
+    const socket = this.#socket;
+    if (socket.writableLength === 0 && !(socket instanceof TLSSocket)) socket.destroy();
+    else socket.destroySoon();
+  }
+
   destroy(): void {
     this.#socket.destroy();
   }

@@ -119,11 +119,22 @@ describe('deadlines', () => {
     const socket = connect({ port: engine.port(), host: '127.0.0.1', allowHalfOpen: true });
     const client = new SmtpClient(socket);
     await client.readReply();
-    await client.command('QUIT');
+    assert.equal((await client.command('GET / HTTP/1.1')).code, 421);
     await client.waitForEnd();
     await engine.untilSwept();
     assert.equal(engine.logged('closed').length, 0);
     clock.advance(6);
+    await engine.untilLogged('closed');
+    client.close();
+  });
+
+  it('a client that has said QUIT is not waited for', async (test) => {
+    const engine = await TestEngine.start(test, { clock: new TestClock() });
+    const socket = connect({ port: engine.port(), host: '127.0.0.1', allowHalfOpen: true });
+    const client = new SmtpClient(socket);
+    await client.readReply();
+    assert.equal((await client.command('QUIT')).code, 221);
+    await client.waitForEnd();
     await engine.untilLogged('closed');
     client.close();
   });

@@ -40,6 +40,41 @@ describe('the certificate of a listener', () => {
   });
 });
 
+describe('session tickets', () => {
+  const hours = 12 * 60 * 60 * 1000;
+
+  /** One session over implicit TLS: whether it was resumed, and the last ticket that it got. */
+  async function session(port: number, ticket?: Buffer): Promise<{ resumed: boolean; ticket: Buffer | undefined }> {
+    const client = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false, session: ticket });
+    let received: Buffer | undefined;
+    client.on('session', (bytes: Buffer) => (received = bytes));
+    await once(client, 'data');
+    const resumed = client.isSessionReused();
+    client.end('QUIT\r\n');
+    await closed(client);
+    return { resumed, ticket: received };
+  }
+
+  it('of one listener are good at the others, until the keys are replaced', async (test) => {
+    test.mock.timers.enable({ apis: ['setInterval'] });
+    const settings = { listeners: [implicit, implicit] };
+    const engine = await TestEngine.start(test, { settings, sweepMs: hours });
+    const { ticket } = await session(engine.port(0));
+    assert.equal((await session(engine.port(1), ticket)).resumed, true);
+    test.mock.timers.tick(hours);
+    const next = await session(engine.port(0), ticket);
+    assert.equal(next.resumed, false, 'a full handshake');
+    assert.equal((await session(engine.port(1), next.ticket)).resumed, true);
+  });
+
+  it('are good after the certificate was replaced', async (test) => {
+    const engine = await TestEngine.start(test, { settings: { listeners: [implicit] } });
+    const { ticket } = await session(engine.port());
+    await engine.engine.reconfigure(settingsOf({ listeners: [{ ...implicit, ...selfSigned('mx.test') }] }));
+    assert.equal((await session(engine.port(), ticket)).resumed, true);
+  });
+});
+
 describe('STARTTLS', () => {
   it('S17 upgrades the session and forgets what was said before', async (test) => {
     const engine = await TestEngine.start(test, { settings: { listeners: [starttls] } });
