@@ -72,15 +72,15 @@ export class HealthRegistry {
   #examine(component: Component): ComponentHealth {
     const report = this.#look(component);
     const { status, why, page } = report;
-    const { since } = component.seen;
-    const figures = figuresOf(report);
-    return {
+    const examined = {
       status,
-      since,
+      since: component.seen.since,
       why: status === 'up' ? null : (why ?? null),
-      ...(figures !== undefined && { figures }),
       ...(page !== undefined && { page }),
     };
+    if (!('figures' in report)) return examined;
+    // Most callers need the state alone.
+    return Object.defineProperty(examined, 'figures', { get: () => figuresOf(report), enumerable: true });
   }
 
   #now(): string {

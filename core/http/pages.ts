@@ -17,6 +17,8 @@ interface PageModel {
   readonly session: boolean;
   /** True when the account may call it, by the access rules in force: `page.may('POST', '/client/queue')`. */
   readonly may: (method: Method, path: string) => boolean;
+  /** The same text as long as `may` gives the same results: a key for `{% keep %}`. */
+  readonly rights: string;
   readonly requestId: string;
   readonly path: string;
   /** Path and query without cursor, page, format and notice. */
@@ -34,6 +36,7 @@ export interface PagesInput {
   readonly navigation: Pick<Navigation, 'show'>;
   /** Undefined for what is not mounted. */
   readonly may: (account: Account | null, method: Method, path: string) => boolean | undefined;
+  readonly rights: (account: Account | null) => string;
   /** Paths of the pages below an address, the shortest first. */
   readonly below: (path: string) => readonly string[];
   readonly version: string;
@@ -80,7 +83,7 @@ export class Pages {
   }
 
   model(ctx: Context, title: string): PageModel {
-    const { notices, navigation, may, version, hostname } = this.#input;
+    const { notices, navigation, may, rights, version, hostname } = this.#input;
     const { account, session, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
     const notice = notices.take(key, account?.username);
@@ -90,6 +93,7 @@ export class Pages {
       account,
       session: session !== undefined,
       may: (method, path) => may(account, method, path) ?? false,
+      rights: rights(account),
       requestId: id,
       path: ctx.path,
       listPath: listPath(ctx),

@@ -60,7 +60,7 @@ export async function writeResponse(
   else if (response.text !== undefined) sendText(ctx, response.text.body, response.text.contentType);
   else if (representation === 'html' && view !== undefined) {
     sendText(ctx, pages.render(ctx, view, endpoint.summary, pageModel()), 'text/html; charset=utf-8');
-  } else sendJson(ctx, response.model);
+  } else sendJson(ctx, response);
   override(ctx, response.headers ?? {});
 }
 
@@ -121,7 +121,7 @@ function sendText(ctx: Context, body: string, contentType: string): void {
   ctx.body = body;
 }
 
-function sendJson(ctx: Context, model: unknown): void {
+function sendJson(ctx: Context, { model, etag }: Response): void {
   if (model === undefined) {
     if (ctx.status === 200) ctx.status = 204;
     ctx.body = null;
@@ -129,7 +129,25 @@ function sendJson(ctx: Context, model: unknown): void {
   }
   const { nextCursor: next } = Object(model) as { nextCursor?: unknown };
   if (typeof next === 'string') ctx.set('Link', `<${withParameter(listPath(ctx), 'cursor', next)}>; rel="next"`);
-  sendText(ctx, JSON.stringify(model), 'application/json; charset=utf-8');
+  ctx.set('Content-Type', 'application/json; charset=utf-8');
+  ctx.body = etag === undefined ? JSON.stringify(model) : jsonOf(Object(model), etag);
+}
+
+interface SerialisedModel {
+  readonly etag: string;
+  readonly json: Buffer;
+}
+
+/** Of models that handlers keep. */
+const serialised = new WeakMap<object, SerialisedModel>();
+
+/** A handler that returns the same object with the same tag means the same bytes: they are made once. */
+function jsonOf(model: object, etag: string): Buffer {
+  const known = serialised.get(model);
+  if (known?.etag === etag) return known.json;
+  const json = Buffer.from(JSON.stringify(model));
+  serialised.set(model, { etag, json });
+  return json;
 }
 
 async function sendBytes(ctx: Context, bytes: NonNullable<Response['bytes']>, etag: string | undefined): Promise<void> {

@@ -4,6 +4,7 @@ import nunjucks from 'nunjucks';
 import type { Clock } from '../clock.js';
 import { unreadableFolder } from '../disk/fault.js';
 import { startError } from '../problem.js';
+import { KeptParts } from './kept-parts.js';
 import { formatAgo, formatBytes, formatDuration, formatNumber, formatTime, pluralize } from '../text/format.js';
 
 /** Renders templates. Views of a plugin from elsewhere are found below the name of the plugin. */
@@ -41,6 +42,7 @@ export class Views {
       trimBlocks: true,
       lstripBlocks: true,
     });
+    this.#environment.addExtension('keep', new KeptParts());
     this.#environment.addGlobal('asset', asset);
     this.#environment.addGlobal('now', () => new Date(clock.now()).toISOString());
     for (const [name, filter] of Object.entries(viewFilters(clock))) this.#environment.addFilter(name, filter);

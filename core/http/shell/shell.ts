@@ -126,6 +126,8 @@ class Shell implements HttpShell {
   readonly #server: HttpServer;
   readonly #mounted = new Set<readonly Route[]>();
   #table = new RouteTable([]);
+  /** Number of changes of routes and rules. */
+  #changes = 0;
   #settings: HttpSettings;
   #uploadLimit: number;
   #rules: AccessRules;
@@ -163,6 +165,7 @@ class Shell implements HttpShell {
       notices,
       navigation: this.#navigation,
       may,
+      rights: (account) => `${account?.role ?? 'nobody'} ${this.#changes}`,
       below,
       version,
       hostname,
@@ -401,6 +404,7 @@ class Shell implements HttpShell {
   }
 
   #forgetDescriptions(): void {
+    this.#changes += 1;
     this.#document = undefined;
     this.#described = undefined;
   }

@@ -24,21 +24,21 @@ export class MailboxFolders {
   }
 
   /** Absolute path of the mailbox. @throws Problem `not-found` */
-  async mailbox(mailbox: MailboxName): Promise<string> {
-    if (await this.has(mailbox)) return this.#pathOf(mailbox);
+  mailbox(mailbox: MailboxName): string {
+    if (this.has(mailbox)) return this.#pathOf(mailbox);
     throw problem('not-found', 'There is no such mailbox.');
   }
 
-  has(mailbox: MailboxName): Promise<boolean> {
+  has(mailbox: MailboxName): boolean {
     return this.#confinement.hasFolder(this.#pathOf(mailbox));
   }
 
   /** @throws Problem `not-found` */
   async find(mailbox: MailboxName, name: FolderName): Promise<MailboxFolder> {
-    const root = await this.mailbox(mailbox);
+    const root = this.mailbox(mailbox);
     if (name.directory === '') return { mailbox, name, path: root };
     const path = join(root, name.directory);
-    if (await this.#confinement.hasFolder(path)) return { mailbox, name, path };
+    if (this.#confinement.hasFolder(path)) return { mailbox, name, path };
     const other = (await this.list(mailbox)).find((folder) => folder.name.name === name.name);
     if (other !== undefined) return other;
     throw problem('not-found', 'There is no such folder.');
@@ -49,7 +49,7 @@ export class MailboxFolders {
    * encoding.
    */
   async list(mailbox: MailboxName): Promise<readonly MailboxFolder[]> {
-    const root = await this.mailbox(mailbox);
+    const root = this.mailbox(mailbox);
     const found = new Map<string, MailboxFolder>();
     for (const entry of (await this.#confinement.list(root)) ?? []) {
       const name = entry.isDirectory() ? folderOfDirectory(entry.name) : undefined;

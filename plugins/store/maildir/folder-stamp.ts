@@ -1,5 +1,4 @@
 import { type BigIntStats, lstatSync } from 'node:fs';
-import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isAbsent } from '../../../core/disk/confinement.js';
 
@@ -43,17 +42,8 @@ export function stampAt(path: string): Stamp {
 }
 
 /** Changes whenever a message arrives, leaves or gets a flag; undefined when the folder changed a moment ago. */
-export async function folderVersion(folder: string, now: number): Promise<string | undefined> {
-  const stamps = await Promise.all(maildirNames.map((name) => stampLater(join(folder, name))));
+export function folderVersion(folder: string, now: number): string | undefined {
+  const stamps = maildirNames.map((name) => stampAt(join(folder, name)));
   if (!stamps.every((stamp) => isSettled(stamp, now))) return undefined;
   return stamps.map(({ text }) => text.split('-').slice(1).join('-')).join('.');
-}
-
-async function stampLater(path: string): Promise<Stamp> {
-  try {
-    return stampOf(await lstat(path, { bigint: true }));
-  } catch (error) {
-    if (isAbsent(error)) return absent;
-    throw error;
-  }
 }
