@@ -51,7 +51,7 @@ export class Pages {
     this.#input = input;
   }
 
-  render(ctx: Context, template: string, title: string, model: object): string {
+  render(ctx: Context, template: string, title: string, model: object): string | Buffer {
     const { views } = this.#input;
     const layout = wantsFragment(ctx) ? 'fragment.njk' : 'layout.njk';
     return views.render(template, { ...model, layout, page: this.model(ctx, title) });
@@ -78,7 +78,7 @@ export class Pages {
   }
 
   /** A single element, without a page around it. */
-  renderPart(template: string, model: object): string {
+  renderPart(template: string, model: object): string | Buffer {
     return this.#input.views.render(template, model);
   }
 

@@ -116,7 +116,7 @@ function override(ctx: Context, headers: Readonly<Record<string, string>>): void
   }
 }
 
-function sendText(ctx: Context, body: string, contentType: string): void {
+function sendText(ctx: Context, body: string | Buffer, contentType: string): void {
   ctx.set('Content-Type', contentType);
   ctx.body = body;
 }

@@ -10,6 +10,7 @@ import { formatAgo, formatBytes, formatDuration, formatNumber, formatTime, plura
 /** Renders templates. Views of a plugin from elsewhere are found below the name of the plugin. */
 export class Views {
   readonly #environment: nunjucks.Environment;
+  readonly #kept = new KeptParts();
   readonly #root: string;
   /** What an operator put in the place of ours, by the name of the view. */
   #overrides: ReadonlyMap<string, ViewSource> = new Map();
@@ -42,7 +43,7 @@ export class Views {
       trimBlocks: true,
       lstripBlocks: true,
     });
-    this.#environment.addExtension('keep', new KeptParts());
+    this.#environment.addExtension('keep', this.#kept);
     this.#environment.addGlobal('asset', asset);
     this.#environment.addGlobal('now', () => new Date(clock.now()).toISOString());
     for (const [name, filter] of Object.entries(viewFilters(clock))) this.#environment.addFilter(name, filter);
@@ -96,8 +97,8 @@ export class Views {
     return found;
   }
 
-  render(template: string, model: object): string {
-    return this.#environment.render(template, model);
+  render(template: string, model: object): string | Buffer {
+    return this.#kept.within(() => this.#environment.render(template, model));
   }
 
   #refuseBroken(owner: string, view: string, { src, path }: ViewSource): void {

@@ -95,7 +95,7 @@ export class RefusedForms {
         endpoint.summary,
         endpoint.page?.(model, input) ?? asObject(model),
       );
-      return await refillForm(html, { action, fields, details, page });
+      return await refillForm(String(html), { action, fields, details, page });
     } catch (error) {
       // The error that keeps the page from being shown is not the error of the form.
       if (isProblem(error)) return undefined;
