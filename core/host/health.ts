@@ -72,15 +72,20 @@ export class HealthRegistry {
   #examine(component: Component): ComponentHealth {
     const report = this.#look(component);
     const { status, why, page } = report;
-    const examined = {
+    const { since } = component.seen;
+    const reason = status === 'up' ? null : (why ?? null);
+    const more = page !== undefined && { page };
+    if (!('figures' in report)) return { status, since, why: reason, ...more };
+    return {
       status,
-      since: component.seen.since,
-      why: status === 'up' ? null : (why ?? null),
-      ...(page !== undefined && { page }),
+      since,
+      why: reason,
+      // Most callers need the state alone.
+      get figures() {
+        return figuresOf(report) ?? {};
+      },
+      ...more,
     };
-    if (!('figures' in report)) return examined;
-    // Most callers need the state alone.
-    return Object.defineProperty(examined, 'figures', { get: () => figuresOf(report), enumerable: true });
   }
 
   #now(): string {

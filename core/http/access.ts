@@ -39,7 +39,6 @@ export class AccessControl {
   readonly #input: AccessInput;
   /** The latest pending attempt of each name and address. */
   readonly #turns = new Map<string, Turn>();
-  readonly #identified = new WeakMap<object, Promise<Account | null>>();
 
   constructor(input: AccessInput) {
     this.#input = input;
@@ -52,6 +51,7 @@ export class AccessControl {
       return;
     }
     if (gate.access === 'public') {
+      if (isWithoutCredentials(ctx)) return;
       // A public page never waits for the password checks of others.
       const credentials = parseBasic(ctx.get('Authorization'));
       if (credentials === 'malformed') return;
@@ -77,9 +77,8 @@ export class AccessControl {
   identify(ctx: Context): Promise<Account | null> {
     const { exchange } = ctx.state;
     if (exchange.account !== null) return Promise.resolve(exchange.account);
-    const identified = this.#identified.get(exchange) ?? this.#identify(ctx);
-    this.#identified.set(exchange, identified);
-    return identified;
+    exchange.identified ??= this.#identify(ctx);
+    return exchange.identified;
   }
 
   async #identify(ctx: Context): Promise<Account | null> {
@@ -239,6 +238,9 @@ export class AccessControl {
     return account;
   }
 }
+
+const isWithoutCredentials = ({ req: { headers } }: Context): boolean =>
+  headers.authorization === undefined && headers.cookie === undefined;
 
 /** The prefix binds the cookie to this host and to https (RFC 6265bis §4.1.3.2). */
 const cookieName = (ctx: Context): string =>

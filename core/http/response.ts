@@ -41,7 +41,7 @@ export async function writeResponse(
 ): Promise<void> {
   const { matched, representation } = ctx.state;
   const { endpoint, template } = matched.route;
-  ctx.set('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
+  ctx.res.setHeader('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
   const view = response.view === undefined ? template : viewOf(matched, response.view, pages);
   if (representation === 'html' && endpoint.method !== 'GET' && view === undefined) {
     redirect(ctx, response, notices);
@@ -61,7 +61,7 @@ export async function writeResponse(
   else if (representation === 'html' && view !== undefined) {
     sendText(ctx, pages.render(ctx, view, endpoint.summary, pageModel()), 'text/html; charset=utf-8');
   } else sendJson(ctx, response);
-  override(ctx, response.headers ?? {});
+  if (response.headers !== undefined) override(ctx, response.headers);
 }
 
 /**
@@ -117,7 +117,7 @@ function override(ctx: Context, headers: Readonly<Record<string, string>>): void
 }
 
 function sendText(ctx: Context, body: string | Buffer, contentType: string): void {
-  ctx.set('Content-Type', contentType);
+  ctx.res.setHeader('Content-Type', contentType);
   ctx.body = body;
 }
 
@@ -129,8 +129,9 @@ function sendJson(ctx: Context, { model, etag }: Response): void {
   }
   const { nextCursor: next } = Object(model) as { nextCursor?: unknown };
   if (typeof next === 'string') ctx.set('Link', `<${withParameter(listPath(ctx), 'cursor', next)}>; rel="next"`);
-  ctx.set('Content-Type', 'application/json; charset=utf-8');
-  ctx.body = etag === undefined ? JSON.stringify(model) : jsonOf(Object(model), etag);
+  ctx.res.setHeader('Content-Type', 'application/json; charset=utf-8');
+  const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
+  ctx.body = isRead && etag !== undefined ? jsonOf(Object(model), etag) : JSON.stringify(model);
 }
 
 interface SerialisedModel {
