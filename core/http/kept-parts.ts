@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import nunjucks from 'nunjucks';
 
-/** Renderings of one part that are kept: one for each role, with some to spare. */
-const maxKept = 6;
+/** Of one place in a template: how many renderings are kept, and their bytes. */
+const maxKept = 50;
+const maxBytes = 4 * 1024 * 1024;
 
 interface Kept {
   readonly keys: readonly unknown[];
@@ -56,7 +57,8 @@ export class KeptParts implements nunjucks.Extension {
     const index = kept.findIndex((one) => one.keys.every((key, i) => key === keys[i]));
     const [part = { keys, bytes: this.#encode(render) }] = index === -1 ? [] : kept.splice(index, 1);
     kept.push(part);
-    if (kept.length > maxKept) kept.shift();
+    let bytes = kept.reduce((sum, one) => sum + one.bytes.length, 0);
+    while (kept.length > maxKept || bytes > maxBytes) bytes -= kept.shift()?.bytes.length ?? bytes;
     return safe(`<${this.#mark} ${this.#shown.push(part.bytes) - 1}>`);
   }
 

@@ -202,6 +202,9 @@ const toneOf = (word: unknown): string => tones.get(String(word).toLowerCase()) 
 function viewFilters(clock: Clock): Readonly<Record<string, (value: never, ...more: never[]) => string>> {
   return {
     ago: (iso: unknown) => formatAgo(iso, clock.now()),
+    /** How old messages are: a key of a kept part that shows it. */
+    ages: (rows: readonly { readonly receivedAt: unknown }[]) =>
+      rows.map(({ receivedAt }) => formatAgo(receivedAt, clock.now())).join(),
     fullTime: formatTime,
     bytes: formatBytes,
     number: formatNumber,

@@ -41,6 +41,12 @@ export function stampAt(path: string): Stamp {
   }
 }
 
+/** Of one directory; undefined when it changed a moment ago. */
+export function directoryVersion(path: string, now: number): string | undefined {
+  const stamp = stampAt(path);
+  return isSettled(stamp, now) ? stamp.text : undefined;
+}
+
 /** Changes whenever a message arrives, leaves or gets a flag; undefined when the folder changed a moment ago. */
 export function folderVersion(folder: string, now: number): string | undefined {
   const stamps = maildirNames.map((name) => stampAt(join(folder, name)));

@@ -105,8 +105,10 @@ export class StoreReader {
     this.#ownsThread = cache.thread === undefined;
     this.#confinement = confinement;
     const messages = new FolderMessages({ thread, site: this.#site, clock });
-    this.#folders = new MailboxFolders(confinement, messages, (mailbox) => mailboxFolder(confinement.root, mailbox));
-    this.#tree = new FolderTree(this.#folders);
+    this.#folders = new MailboxFolders(confinement, messages, clock, (mailbox) =>
+      mailboxFolder(confinement.root, mailbox),
+    );
+    this.#tree = new FolderTree(this.#folders, clock);
     this.#parser = new MessageParser(parser);
     this.#clock = clock;
   }
