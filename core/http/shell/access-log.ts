@@ -94,7 +94,6 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
       const route = exchange.route?.endpoint.path ?? (ctx.path.startsWith('/assets/') ? '/assets/*' : 'none');
       const { statusCode } = ctx.res;
       seriesOf(method, route, `${Math.floor(statusCode / 100)}xx`).count(ms / 1000);
-      const complete = ctx.res.writableFinished;
       const line = {
         requestId: exchange.id,
         method,
@@ -102,12 +101,12 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
         route,
         status: statusCode,
         ms: Math.round(ms * 10) / 10,
+        account: exchange.account?.username ?? null,
+        remote: exchange.remoteAddress,
+        complete: ctx.res.writableFinished,
       };
       const level = route === '/assets/*' ? 'debug' : 'info';
-      log[level](
-        { ...line, account: exchange.account?.username ?? null, remote: exchange.remoteAddress, complete },
-        'request',
-      );
+      log[level](line, 'request');
     });
     return next();
   };
