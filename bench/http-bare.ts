@@ -12,7 +12,7 @@ import koaBasicAuth from 'koa-basic-auth';
 const folder = process.argv[2] ?? '.';
 const read = (name: string): string => readFileSync(join(folder, name), 'utf8');
 const page = JSON.parse(read('page.json')) as object;
-const [landing, metrics] = [read('landing.html'), read('metrics.txt')];
+const [landing, inbox, metrics] = [read('landing.html'), read('folder.html'), read('metrics.txt')];
 
 const router = new Router();
 const signedIn = koaBasicAuth({ name: 'admin', pass: process.env['POSTERN_ADMIN_PASSWORD'] ?? '' });
@@ -21,6 +21,10 @@ router.get('/bench/page', signedIn, (ctx) => (ctx.body = page));
 router.get('/bench/landing', signedIn, (ctx) => {
   ctx.type = 'html';
   ctx.body = landing;
+});
+router.get('/bench/folder', signedIn, (ctx) => {
+  ctx.type = 'html';
+  ctx.body = inbox;
 });
 router.get('/bench/metrics', signedIn, (ctx) => {
   ctx.type = 'text';

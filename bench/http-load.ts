@@ -1,12 +1,13 @@
 import { connect, type Socket } from 'node:net';
 
-/** What a client is told: connections that each ask again as soon as they have been answered. */
+/** What clients are told: connections that each ask again as soon as they have been answered. */
 export interface HttpLoad {
   readonly port: number;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly connections: number;
-  readonly seconds: number;
+  /** Of all connections together: a busy machine takes longer, and the server is as warm. */
+  readonly requests: number;
 }
 
 export interface HttpResult {
@@ -25,9 +26,11 @@ class Client {
   readonly #request: string;
   #waiting: Buffer = Buffer.alloc(0);
   #asked = 0;
-  readonly times: number[] = [];
+  readonly #answered: (ms: number) => boolean;
 
-  constructor({ port, path, headers }: HttpLoad) {
+  /** @param answered false to stop */
+  constructor({ port, path, headers }: HttpLoad, answered: (ms: number) => boolean) {
+    this.#answered = answered;
     const fields = Object.entries({ Host: `127.0.0.1:${port}`, ...headers }).map(
       ([name, value]) => `${name}: ${value}`,
     );
@@ -58,19 +61,26 @@ class Client {
     if (!head.startsWith('HTTP/1.1 200') || Number.isNaN(length)) throw new Error(`an answer without use:\n${head}`);
     if (this.#waiting.length < end + headEnd.length + length) return;
     this.#waiting = Buffer.alloc(0);
-    this.times.push(performance.now() - this.#asked);
-    this.#ask();
+    if (this.#answered(performance.now() - this.#asked)) this.#ask();
   }
 }
 
 /** Run as a process of its own, so that its work is not counted as the server's. */
 async function run(load: HttpLoad): Promise<HttpResult> {
   const started = performance.now();
-  const clients = Array.from({ length: load.connections }, () => new Client(load));
-  await new Promise((resolve) => setTimeout(resolve, load.seconds * 1000));
+  const times: number[] = [];
+  const clients: Client[] = [];
+  await new Promise<void>((resolve) => {
+    const answered = (ms: number): boolean => {
+      times.push(ms);
+      if (times.length >= load.requests) resolve();
+      return times.length < load.requests;
+    };
+    for (let i = 0; i < load.connections; i += 1) clients.push(new Client(load, answered));
+  });
   const seconds = (performance.now() - started) / 1000;
   for (const client of clients) client.stop();
-  const times = clients.flatMap((client) => client.times).sort((a, b) => a - b);
+  times.sort((a, b) => a - b);
   const at = (share: number): number => times[Math.floor(times.length * share)] ?? Number.NaN;
   return { requests: times.length, seconds, p50: at(0.5), p99: at(0.99) };
 }

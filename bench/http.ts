@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { HttpLoad, HttpResult } from './http-load.js';
 import { stopChild } from './peer.js';
-import { processorSeconds } from './processor-time.js';
+import { processorTimes } from './processor-time.js';
 import { authorization, startSite, type Site } from './site.js';
 import { median, printTable } from './table.js';
 
@@ -27,25 +27,41 @@ interface Row {
   readonly own: string;
   readonly bare: string;
   readonly accept: string;
+  /** Of a round. */
+  readonly requests: number;
   /** Asked by nobody. */
   readonly open?: true;
 }
 
 const table: readonly Row[] = [
-  { title: 'health, nobody signed in', own: '/health', bare: '/health', accept: '*/*', open: true },
-  { title: '50 rows as JSON, the same object', own: '/bench/page', bare: '/bench/page', accept: 'application/json' },
+  { title: 'health, nobody signed in', own: '/health', bare: '/health', accept: '*/*', requests: 4000, open: true },
+  {
+    title: '50 rows as JSON, the same object',
+    own: '/bench/page',
+    bare: '/bench/page',
+    accept: 'application/json',
+    requests: 3000,
+  },
   {
     title: '50 messages of a folder as JSON',
     own: `${inbox}?limit=50`,
     bare: '/bench/page',
     accept: 'application/json',
+    requests: 3000,
   },
-  { title: 'landing page', own: '/', bare: '/bench/landing', accept: 'text/html' },
-  { title: 'metrics for Prometheus', own: '/metrics/prometheus', bare: '/bench/metrics', accept: 'text/plain' },
+  { title: 'the same folder as a page', own: inbox, bare: '/bench/folder', accept: 'text/html', requests: 800 },
+  { title: 'landing page', own: '/', bare: '/bench/landing', accept: 'text/html', requests: 800 },
+  {
+    title: 'metrics for Prometheus',
+    own: '/metrics/prometheus',
+    bare: '/bench/metrics',
+    accept: 'text/plain',
+    requests: 1500,
+  },
 ];
 
 /**
- * Requests a second, and processor time per request, beside bare Koa with the same router and Basic auth, in turn. What the
+ * Requests a second, processor time per request and times of answers, beside bare Koa with the same router and Basic auth, in turn. What the
  * peer answers was made by Postern, and costs it no work.
  */
 export async function http(args: readonly string[]): Promise<void> {
@@ -66,7 +82,8 @@ export async function http(args: readonly string[]): Promise<void> {
     process.stdout.write(
       `${values.connections} connections. Medians of requests a second; the least processor time per request.\n`,
     );
-    printTable(['load', 'bare/s', 'postern/s', 'ratio', 'cpu ratio', 'µs bare', 'µs postern', 'p99 ms'], printed);
+    const head = ['load', 'bare/s', 'postern/s', 'ratio', 'µs bare', 'µs postern', 'user + system', 'ratio of µs'];
+    printTable([...head, 'p50 ms bare', 'p50 ms', 'p99 ms bare', 'p99 ms'], printed);
   } finally {
     for (const { child } of sites) await stopChild(child);
     rmSync(folder, { recursive: true, force: true });
@@ -93,9 +110,14 @@ async function prepare({ port }: Site, folder: string): Promise<void> {
     const { status } = await fetch(`${base}${inbox}/messages`, { method: 'POST', headers, body });
     if (status !== 201) throw new Error(`a message was answered with ${status}`);
   }
-  const kept = { 'page.json': `${inbox}?limit=50`, 'landing.html': '/', 'metrics.txt': '/metrics/prometheus' };
+  const kept = {
+    'page.json': `${inbox}?limit=50`,
+    'folder.html': inbox,
+    'landing.html': '/',
+    'metrics.txt': '/metrics/prometheus',
+  };
   for (const [name, path] of Object.entries(kept)) {
-    const accept = name === 'landing.html' ? 'text/html' : '*/*';
+    const accept = name.endsWith('.html') ? 'text/html' : '*/*';
     writeFileSync(
       join(folder, name),
       await (await fetch(`${base}${path}`, { headers: { authorization, accept } })).text(),
@@ -121,23 +143,31 @@ async function measure(row: Row, own: Site, bare: Site, { quick, connections }: 
         path: row[who],
         headers: { accept: row.accept, ...(!row.open && { authorization }) },
         connections,
+        requests: row.requests,
       };
-      const one = await runRound(site, { ...load, seconds: 1 });
+      const one = await runRound(site, load);
       // The first gets warm.
       if (round > 0) found[who].push(one);
     }
   }
   const of = (who: 'own' | 'bare', figure: keyof Round): number => median(found[who].map((one) => one[figure]));
   // Whatever else runs on the machine adds to it: the least is nearest to what the requests need.
-  const cpu = (who: 'own' | 'bare'): number => Math.min(...found[who].map((one) => one.cpu));
+  const least = (who: 'own' | 'bare'): Round =>
+    found[who].toSorted((a, b) => a.user + a.system - b.user - b.system)[0] ?? noRound;
+  const [bareLeast, ownLeast] = [least('bare'), least('own')];
+  const cpu = ({ user, system }: Round): number => user + system;
   return [
     row.title,
     of('bare', 'rate').toFixed(0),
     of('own', 'rate').toFixed(0),
     (of('own', 'rate') / of('bare', 'rate')).toFixed(2),
-    (cpu('bare') / cpu('own')).toFixed(2),
-    cpu('bare').toFixed(0),
-    cpu('own').toFixed(0),
+    cpu(bareLeast).toFixed(0),
+    cpu(ownLeast).toFixed(0),
+    `${ownLeast.user.toFixed(0)} + ${ownLeast.system.toFixed(0)}`,
+    (cpu(bareLeast) / cpu(ownLeast)).toFixed(2),
+    of('bare', 'p50').toFixed(1),
+    of('own', 'p50').toFixed(1),
+    of('bare', 'p99').toFixed(1),
     of('own', 'p99').toFixed(1),
   ];
 }
@@ -145,18 +175,24 @@ async function measure(row: Row, own: Site, bare: Site, { quick, connections }: 
 interface Round {
   readonly rate: number;
   /** Microseconds of processor for one request. */
-  readonly cpu: number;
+  readonly user: number;
+  readonly system: number;
+  readonly p50: number;
   readonly p99: number;
 }
 
+const noRound: Round = { rate: Number.NaN, user: Number.NaN, system: Number.NaN, p50: Number.NaN, p99: Number.NaN };
+
 async function runRound({ child }: Site, load: HttpLoad): Promise<Round> {
-  const before = processorSeconds(child.pid ?? 0);
+  const before = processorTimes(child.pid ?? 0);
   const client = spawn(process.execPath, [here('./http-load.js'), JSON.stringify(load)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let text = '';
   client.stdout.setEncoding('utf8').on('data', (piece: string) => (text += piece));
   await once(client, 'close');
-  const { requests, seconds, p99 } = JSON.parse(text) as HttpResult;
-  return { rate: requests / seconds, cpu: ((processorSeconds(child.pid ?? 0) - before) / requests) * 1e6, p99 };
+  const { requests, seconds, p50, p99 } = JSON.parse(text) as HttpResult;
+  const after = processorTimes(child.pid ?? 0);
+  const each = (part: 'user' | 'system'): number => ((after[part] - before[part]) / requests) * 1e6;
+  return { rate: requests / seconds, user: each('user'), system: each('system'), p50, p99 };
 }

@@ -35,9 +35,18 @@ const queue = new FairQueue({ concurrency: 2, maxWaitingPerClient: 32, maxWaitin
 /** For the hash of an unknown user. */
 const dummySalt = randomBytes(saltBytes);
 
+let attributed = 0;
+
 /** Attributes the hashes in `work` to the client at this address. */
-export function forClient<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
-  return client.run([protocol, ...clientNetworks(address)], work);
+export async function forClient<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
+  attributed += 1;
+  try {
+    return await client.run([protocol, ...clientNetworks(address)], work);
+  } finally {
+    attributed -= 1;
+    // While it is enabled, every promise of the process costs more.
+    if (attributed === 0) client.disable();
+  }
 }
 
 /** Whether a hash would run at once. */

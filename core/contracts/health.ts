@@ -5,7 +5,10 @@ export interface HealthReport {
   readonly status: HealthState;
   /** A sentence for an operator when the state is not up. */
   readonly why?: string;
-  /** What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. */
+  /**
+   * What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. Figures that cost
+   * something are better a getter: `/health` needs the state alone.
+   */
   readonly figures?: Readonly<Record<string, number>>;
   /** Path of the page that shows more, or mends it: `/client/queue/list`. */
   readonly page?: string;

@@ -1,5 +1,5 @@
-import { constants, type Dirent } from 'node:fs';
-import { type FileHandle, lstat, open, readdir, readlink, realpath } from 'node:fs/promises';
+import { constants, type Dirent, lstatSync, realpathSync } from 'node:fs';
+import { type FileHandle, open, readdir, readlink, realpath } from 'node:fs/promises';
 import { dirname, sep } from 'node:path';
 
 /**
@@ -45,10 +45,10 @@ export class Confinement {
     }
   }
 
-  /** True for a directory that is no link. */
-  async hasFolder(path: string): Promise<boolean> {
+  /** True for a directory that is no link. Blocks: what is asked for again and again is in memory, and a thread costs more. */
+  hasFolder(path: string): boolean {
     try {
-      return (await lstat(path)).isDirectory() && (await realpath(path)) === path;
+      return lstatSync(path).isDirectory() && realpathSync.native(path) === path;
     } catch (error) {
       if (isAbsent(error)) return false;
       throw error;

@@ -44,7 +44,7 @@ export class HealthRegistry {
   status(): HealthState {
     let worst: HealthState = 'up';
     for (const component of this.#components.values()) {
-      const { status } = this.#examine(component);
+      const { status } = this.#look(component);
       if (severity[status] > severity[worst]) worst = status;
     }
     return worst;
@@ -62,21 +62,43 @@ export class HealthRegistry {
     this.#components = new Map(components.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   }
 
-  #examine(component: Component): ComponentHealth {
-    const { status, why, figures, page } = runCheck(component.check);
+  #look(component: Component): HealthReport {
+    const report = runCheck(component.check);
+    const { status } = report;
     if (status !== component.seen.status) component.seen = { status, since: this.#now() };
+    return report;
+  }
+
+  #examine(component: Component): ComponentHealth {
+    const report = this.#look(component);
+    const { status, why, page } = report;
     const { since } = component.seen;
+    const reason = status === 'up' ? null : (why ?? null);
+    const more = page !== undefined && { page };
+    if (!('figures' in report)) return { status, since, why: reason, ...more };
     return {
       status,
       since,
-      why: status === 'up' ? null : (why ?? null),
-      ...(figures !== undefined && { figures }),
-      ...(page !== undefined && { page }),
+      why: reason,
+      // Most callers need the state alone.
+      get figures() {
+        return figuresOf(report) ?? {};
+      },
+      ...more,
     };
   }
 
   #now(): string {
     return new Date(this.#clock.now()).toISOString();
+  }
+}
+
+/** A getter may fail, which says nothing about the state. */
+function figuresOf(report: HealthReport): HealthReport['figures'] {
+  try {
+    return report.figures;
+  } catch {
+    return undefined;
   }
 }
 

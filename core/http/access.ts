@@ -6,7 +6,7 @@ import type { Log } from '../log/log.js';
 import { clientKey } from '../net/ip-address.js';
 import { isProblem, problem, type Problem, type ProblemDetails, startError } from '../problem.js';
 import { printable, secondsText } from '../text/format.js';
-import type { Accounts } from './accounts.js';
+import { type Accounts, ownerUsername } from './accounts.js';
 import type { Access, Endpoint, Method } from './endpoint.js';
 import type { Account, Role } from '../contracts/accounts.js';
 import type { Context, Next } from './exchange.js';
@@ -19,7 +19,7 @@ export const holds = (account: Account | null, access: Access): boolean =>
   access === 'public' || (account !== null && rank[account.role] >= rank[access]);
 
 interface AccessInput {
-  readonly accounts: Pick<Accounts, 'verify' | 'isOwner' | 'remembers' | 'untilTakenAway'>;
+  readonly accounts: Pick<Accounts, 'verify' | 'recall' | 'untilTakenAway'>;
   readonly sessions: Pick<Sessions, 'find' | 'untilEnd'>;
   /** Failures by name and client. */
   readonly limiter: () => AttemptLimiter;
@@ -39,7 +39,6 @@ export class AccessControl {
   readonly #input: AccessInput;
   /** The latest pending attempt of each name and address. */
   readonly #turns = new Map<string, Turn>();
-  readonly #identified = new WeakMap<object, Promise<Account | null>>();
 
   constructor(input: AccessInput) {
     this.#input = input;
@@ -52,12 +51,13 @@ export class AccessControl {
       return;
     }
     if (gate.access === 'public') {
+      if (isWithoutCredentials(ctx)) return;
       // A public page never waits for the password checks of others.
       const credentials = parseBasic(ctx.get('Authorization'));
       if (credentials === 'malformed') return;
       if (credentials !== 'none') {
         const { username, password } = credentials;
-        if (!canHashNow() && !this.#input.accounts.remembers(username, password)) return;
+        if (!canHashNow() && this.#input.accounts.recall(username, password) === undefined) return;
       }
       await this.identify(ctx).catch(asStranger);
       return;
@@ -77,9 +77,8 @@ export class AccessControl {
   identify(ctx: Context): Promise<Account | null> {
     const { exchange } = ctx.state;
     if (exchange.account !== null) return Promise.resolve(exchange.account);
-    const identified = this.#identified.get(exchange) ?? this.#identify(ctx);
-    this.#identified.set(exchange, identified);
-    return identified;
+    exchange.identified ??= this.#identify(ctx);
+    return exchange.identified;
   }
 
   async #identify(ctx: Context): Promise<Account | null> {
@@ -87,6 +86,8 @@ export class AccessControl {
     const credentials = parseBasic(ctx.get('Authorization'));
     if (credentials === 'none') return this.#identifySession(ctx);
     if (credentials === 'malformed') return null;
+    const known = this.#input.accounts.recall(credentials.username, credentials.password);
+    if (known !== undefined && this.#mayTryNow(ctx, known)) return (exchange.account = known);
     exchange.account =
       (await this.#try(ctx, this.#input.accounts, credentials, () =>
         this.#verify(credentials, 'basic', exchange.remoteAddress),
@@ -127,9 +128,9 @@ export class AccessControl {
     address: string,
   ): Promise<Account | undefined> {
     const { accounts, log, record } = this.#input;
-    const isRemembered = accounts.remembers(username, password);
-    const account = await accounts.verify(username, password);
-    if (account === undefined || (protocol === 'basic' && isRemembered)) return account;
+    const known = protocol === 'basic' ? accounts.recall(username, password) : undefined;
+    const account = known ?? (await accounts.verify(username, password));
+    if (account === undefined || known !== undefined) return account;
     log.info({ remote: address, user: account.username }, 'signed in');
     record({ username: account.username, address, protocol, result: 'accepted' });
     return account;
@@ -178,7 +179,7 @@ export class AccessControl {
       failed('refused');
       return undefined;
     };
-    const isOwner = this.#input.accounts.isOwner(credentials.username, credentials.password);
+    const isOwner = this.#input.accounts.recall(username, credentials.password)?.username === ownerUsername;
     if (isOwner || (isLocal && this.#input.exemptLoopback())) return check();
     const key = `${username.toLowerCase()}\0${client}`;
     const before = this.#turns.get(key);
@@ -198,6 +199,24 @@ export class AccessControl {
     }
   }
 
+  /**
+   * Whether a password that is known to be right needs no turn: nobody is limited, and no guess at it is pending. The
+   * owner's token never needs one.
+   */
+  #mayTryNow(ctx: Context, account: Account): boolean {
+    const { remoteAddress, isLocal } = ctx.state.exchange;
+    if (account.username === ownerUsername || (isLocal && this.#input.exemptLoopback())) return true;
+    const client = clientKey(remoteAddress);
+    const key = `${account.username.toLowerCase()}\0${client}`;
+    if (this.#turns.has(key) || this.#secondsToWait(key, client) > 0) return false;
+    this.#input.limiter().forget(key);
+    return true;
+  }
+
+  #secondsToWait(key: string, client: string): number {
+    return Math.max(this.#input.limiter().retryAfter(key), this.#input.clientLimiter().retryAfter(client));
+  }
+
   async #inTurn(
     before: Turn | undefined,
     { key, client, deferred }: { readonly key: string; readonly client: string; readonly deferred: () => void },
@@ -206,7 +225,7 @@ export class AccessControl {
     await before?.outcome.catch(() => undefined);
     const limiter = this.#input.limiter();
     const clientLimiter = this.#input.clientLimiter();
-    const wait = Math.max(limiter.retryAfter(key), clientLimiter.retryAfter(client));
+    const wait = this.#secondsToWait(key, client);
     if (wait > 0) {
       deferred();
       throw tooMany(wait);
@@ -219,6 +238,9 @@ export class AccessControl {
     return account;
   }
 }
+
+const isWithoutCredentials = ({ req: { headers } }: Context): boolean =>
+  headers.authorization === undefined && headers.cookie === undefined;
 
 /** The prefix binds the cookie to this host and to https (RFC 6265bis §4.1.3.2). */
 const cookieName = (ctx: Context): string =>

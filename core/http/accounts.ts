@@ -403,24 +403,18 @@ export class Accounts implements AccountList {
     return isSame && this.isInForce(entry.account) ? entry.account : undefined;
   }
 
-  /** A local command, with the token of the lock file. */
-  isOwner(username: string, password: string): boolean {
-    return this.#owner !== undefined && this.#digest(username, password) === this.#owner;
-  }
-
-  /** These credentials can be verified without hashing. */
-  remembers(username: string, password: string): boolean {
+  /** The account of credentials that need no hash to be verified: they were, a moment ago. */
+  recall(username: string, password: string): Account | undefined {
     const key = this.#digest(username, password);
-    return key === this.#owner || this.#verified?.has(key) === true;
+    // What a digest begins with cannot be chosen by who does not know the key: how far two agree tells nothing.
+    return key === this.#owner ? owner : this.#verified?.get(key);
   }
 
   /** Concurrent requests with the same credentials share one hash. */
   async verify(username: string, password: string): Promise<Account | undefined> {
-    const key = this.#digest(username, password);
-    // What a digest begins with cannot be chosen by who does not know the key: how far two agree tells nothing.
-    if (key === this.#owner) return owner;
-    const known = this.#verified?.get(key);
+    const known = this.recall(username, password);
     if (known !== undefined) return known;
+    const key = this.#digest(username, password);
     const running = this.#running.get(key) ?? this.#check(key, username, password);
     this.#running.set(key, running);
     return running.finally(() => this.#running.delete(key));

@@ -28,7 +28,7 @@ export function bodyType(ctx: Context): string {
 export const isForm = (type: string): boolean =>
   type === 'application/x-www-form-urlencoded' || type === 'multipart/form-data';
 
-const hasBody = (ctx: Context): boolean =>
+export const hasBody = (ctx: Context): boolean =>
   ctx.req.headers['transfer-encoding'] !== undefined || Number(ctx.req.headers['content-length'] ?? 0) > 0;
 
 /**

@@ -19,6 +19,8 @@ export interface Exchange {
   /** The client speaks https to this server, or to a trusted proxy. */
   readonly isSecure: boolean;
   account: Account | null;
+  /** The account that the request authenticates as; looked up once. */
+  identified: Promise<Account | null> | undefined;
   /** The session whose cookie signed the account in. */
   session: BrowserSession | undefined;
   /** Set when the path and method belong to an endpoint. */

@@ -1,6 +1,6 @@
 import { problem } from '../problem.js';
 import type { AccessControl } from './access.js';
-import { bodyType, isForm, readBody, refuseJsonAsForm, type Uploads } from './body.js';
+import { bodyType, hasBody, isForm, readBody, refuseJsonAsForm, type Uploads } from './body.js';
 import type { EndpointRequest, HandlerInput, Representation } from './endpoint.js';
 import { wantsFragment, type Context, type Next, type ReadBody, type Middleware } from './exchange.js';
 import { negotiate, prefersHtml } from './negotiation.js';
@@ -27,12 +27,16 @@ export function negotiation(): Middleware {
 
 /** Reads the body that the endpoint declares, unless it is a form that `matchMethod` has read. */
 export function bodyParser(settings: () => HttpSettings, uploadLimit: () => number, uploads: Uploads): Middleware {
-  return async function parseBody(ctx: Context, next: Next) {
+  async function parse(ctx: Context, next: Next) {
     const { matched, body } = ctx.state;
     const limits = { ...settings().limits, uploadBytes: uploadLimit() };
     const read = body.kind === 'form' ? body : await readBody(ctx, matched.route.endpoint.body, limits, uploads);
     ctx.state.body = takePage(ctx, read);
     await next();
+  }
+  return function parseBody(ctx: Context, next: Next) {
+    const isEmpty = ctx.state.matched.route.endpoint.body === undefined && !hasBody(ctx);
+    return isEmpty ? next() : parse(ctx, next);
   };
 }
 
@@ -49,7 +53,8 @@ export function inputReader(access: AccessControl): Middleware {
 export function bodyValidator(): Middleware {
   return function checkBody(ctx: Context, next: Next) {
     const { input, matched, body } = ctx.state;
-    ctx.state.input = { ...input, body: readValues(matched, body) };
+    const values = readValues(matched, body);
+    if (values !== undefined) ctx.state.input = { ...input, body: values };
     return next();
   };
 }
@@ -69,11 +74,12 @@ export function readInput(
 ): Input {
   const { endpoint } = matched.route;
   const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
-  const input: Input = {
+  const input = {
     params,
     query: readQuery(ctx, matched),
     body: undefined,
     request: {
+      [context]: ctx,
       id: ctx.state.exchange.id,
       account: ctx.state.exchange.account,
       remoteAddress: ctx.state.exchange.remoteAddress,
@@ -99,15 +105,15 @@ export function readInput(
       },
     },
   };
-  contexts.set(input.request, ctx);
   return input;
 }
 
-const contexts = new WeakMap<EndpointRequest, Context>();
+/** Key of the context in a request. */
+const context = Symbol('context');
 
 /** For the endpoints of the shell itself, which set cookies. */
-export function contextOf(request: EndpointRequest): Context {
-  const ctx = contexts.get(request);
+export function contextOf(request: EndpointRequest & { readonly [context]?: Context }): Context {
+  const ctx = request[context];
   if (ctx === undefined) throw new Error('not the request of a handler');
   return ctx;
 }
@@ -117,6 +123,7 @@ export function contextOf(request: EndpointRequest): Context {
  * absent.
  */
 function readQuery(ctx: Context, { route }: MatchedRoute): unknown {
+  if (ctx.querystring === '') return validate(route.endpoint.query, {}, 'bad-request', 'names');
   const given = parseFields(ctx.querystring, 'query');
   const fields = Object.fromEntries(
     Object.entries(given).filter(([name, value]) => value !== '' && !reserved.includes(name)),
@@ -164,7 +171,7 @@ function takePage(ctx: Context, read: ReadBody): ReadBody {
 }
 
 function chooseRepresentation(ctx: Context, { route }: MatchedRoute): Representation {
-  const format = ctx.query['format'];
+  const format = ctx.querystring === '' ? undefined : ctx.query['format'];
   if (Array.isArray(format)) throw problem('bad-request', 'The parameter format occurs twice.');
   const accept = ctx.get('Accept');
   const htmx = ctx.get('HX-Request') === 'true';

@@ -17,6 +17,8 @@ interface PageModel {
   readonly session: boolean;
   /** True when the account may call it, by the access rules in force: `page.may('POST', '/client/queue')`. */
   readonly may: (method: Method, path: string) => boolean;
+  /** The same text as long as `may` gives the same results: a key for `{% keep %}`. */
+  readonly rights: string;
   readonly requestId: string;
   readonly path: string;
   /** Path and query without cursor, page, format and notice. */
@@ -34,6 +36,7 @@ export interface PagesInput {
   readonly navigation: Pick<Navigation, 'show'>;
   /** Undefined for what is not mounted. */
   readonly may: (account: Account | null, method: Method, path: string) => boolean | undefined;
+  readonly rights: (account: Account | null) => string;
   /** Paths of the pages below an address, the shortest first. */
   readonly below: (path: string) => readonly string[];
   readonly version: string;
@@ -48,7 +51,7 @@ export class Pages {
     this.#input = input;
   }
 
-  render(ctx: Context, template: string, title: string, model: object): string {
+  render(ctx: Context, template: string, title: string, model: object): string | Buffer {
     const { views } = this.#input;
     const layout = wantsFragment(ctx) ? 'fragment.njk' : 'layout.njk';
     return views.render(template, { ...model, layout, page: this.model(ctx, title) });
@@ -75,12 +78,12 @@ export class Pages {
   }
 
   /** A single element, without a page around it. */
-  renderPart(template: string, model: object): string {
+  renderPart(template: string, model: object): string | Buffer {
     return this.#input.views.render(template, model);
   }
 
   model(ctx: Context, title: string): PageModel {
-    const { notices, navigation, may, version, hostname } = this.#input;
+    const { notices, navigation, may, rights, version, hostname } = this.#input;
     const { account, session, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
     const notice = notices.take(key, account?.username);
@@ -90,6 +93,7 @@ export class Pages {
       account,
       session: session !== undefined,
       may: (method, path) => may(account, method, path) ?? false,
+      rights: rights(account),
       requestId: id,
       path: ctx.path,
       listPath: listPath(ctx),

@@ -16,11 +16,15 @@ export function targetCheck(largest: () => number): Middleware {
 /** Characters that could mislead a reader or a file system: controls, direction marks, invisible spaces. */
 const forbidden = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b\ufeff/\\]/u;
 
+/** Nothing to decode, no segment that begins with a dot. */
+const plainPath = /^(?:\/(?:[\w~@:+,=-][\w~@:+,=.-]*)?)+$/;
+
 /**
  * Checks the path of a request as it came in. Everything that could be read in two ways is refused here, once, so that
  * a parameter is decoded exactly once and never holds a separator or a control character.
  */
 function checkPath(path: string): void {
+  if (plainPath.test(path)) return;
   if (!path.startsWith('/') || /[^\x21-\x7e]|[\\#]/.test(path)) throw unreadable();
   for (const segment of path.split('/')) {
     const decoded = decode(segment);
@@ -89,18 +93,16 @@ const isWellKnown = ({ path }: Context): boolean => path.startsWith('/.well-know
 
 /** With an HTTPS listener, passwords of other machines do not travel in clear text: 308 to the same page there. */
 export function httpsRedirect(settings: () => HttpSettings): Middleware {
-  return async function redirectToHttps(ctx: Context, next: Next) {
+  return function redirectToHttps(ctx: Context, next: Next) {
     const { https } = settings();
     const { isSecure, isLocal } = ctx.state.exchange;
-    if (https === undefined || isSecure || isLocal || isWellKnown(ctx)) {
-      await next();
-      return;
-    }
+    if (https === undefined || isSecure || isLocal || isWellKnown(ctx)) return next();
     const name = hostName(ctx.req.headers.host ?? '');
     if (name === undefined || !safe.has(ctx.method)) throw problem('forbidden', 'Use the https address.');
     const host = name.includes(':') ? `[${name}]` : name;
     ctx.status = 308;
     ctx.set('Location', `https://${host}${https.port === 443 ? '' : `:${https.port}`}${ctx.url}`);
+    return Promise.resolve();
   };
 }
 

@@ -58,19 +58,22 @@ function reachedByTls(ctx: Context, publicUrls: readonly string[]): boolean {
  */
 export function compression(): Middleware {
   const compress = koaCompress({ threshold: 1024, zstd: null, deflate: null });
-  return async function compressAnswer(ctx: Context, next: Next) {
+  return function compressAnswer(ctx: Context, next: Next) {
     // A client that accepts no encoding gets the response uncompressed (RFC 9110 §12.5.3).
-    const takesSome = ctx.acceptsEncodings('br', 'gzip', 'identity') !== false;
-    if (ctx.req.headers['accept-encoding'] === undefined || !takesSome) {
+    const takesSome = (): boolean => ctx.acceptsEncodings('br', 'gzip', 'identity') !== false;
+    if (ctx.req.headers['accept-encoding'] === undefined || !takesSome()) {
       ctx.res.setHeader('Vary', 'Accept-Encoding');
-      await next();
-      return;
+      return next();
     }
+    return compressed(ctx, next);
+  };
+
+  async function compressed(ctx: Context, next: Next) {
     await compress(ctx, next as never);
     const tag = ctx.res.getHeader('ETag');
     const recoded = ctx.compress !== false && ctx.res.hasHeader('Content-Encoding');
     if (recoded && typeof tag === 'string' && tag.startsWith('"')) {
       ctx.set('ETag', `W/${tag}`);
     }
-  };
+  }
 }

@@ -41,7 +41,7 @@ export async function writeResponse(
 ): Promise<void> {
   const { matched, representation } = ctx.state;
   const { endpoint, template } = matched.route;
-  ctx.set('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
+  ctx.res.setHeader('Cache-Control', cacheControl[endpoint.cache ?? 'private']);
   const view = response.view === undefined ? template : viewOf(matched, response.view, pages);
   if (representation === 'html' && endpoint.method !== 'GET' && view === undefined) {
     redirect(ctx, response, notices);
@@ -60,8 +60,8 @@ export async function writeResponse(
   else if (response.text !== undefined) sendText(ctx, response.text.body, response.text.contentType);
   else if (representation === 'html' && view !== undefined) {
     sendText(ctx, pages.render(ctx, view, endpoint.summary, pageModel()), 'text/html; charset=utf-8');
-  } else sendJson(ctx, response.model);
-  override(ctx, response.headers ?? {});
+  } else sendJson(ctx, response);
+  if (response.headers !== undefined) override(ctx, response.headers);
 }
 
 /**
@@ -116,12 +116,12 @@ function override(ctx: Context, headers: Readonly<Record<string, string>>): void
   }
 }
 
-function sendText(ctx: Context, body: string, contentType: string): void {
-  ctx.set('Content-Type', contentType);
+function sendText(ctx: Context, body: string | Buffer, contentType: string): void {
+  ctx.res.setHeader('Content-Type', contentType);
   ctx.body = body;
 }
 
-function sendJson(ctx: Context, model: unknown): void {
+function sendJson(ctx: Context, { model, etag }: Response): void {
   if (model === undefined) {
     if (ctx.status === 200) ctx.status = 204;
     ctx.body = null;
@@ -129,7 +129,26 @@ function sendJson(ctx: Context, model: unknown): void {
   }
   const { nextCursor: next } = Object(model) as { nextCursor?: unknown };
   if (typeof next === 'string') ctx.set('Link', `<${withParameter(listPath(ctx), 'cursor', next)}>; rel="next"`);
-  sendText(ctx, JSON.stringify(model), 'application/json; charset=utf-8');
+  ctx.res.setHeader('Content-Type', 'application/json; charset=utf-8');
+  const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
+  ctx.body = isRead && etag !== undefined ? jsonOf(Object(model), etag) : JSON.stringify(model);
+}
+
+interface SerialisedModel {
+  readonly etag: string;
+  readonly json: Buffer;
+}
+
+/** Of models that handlers keep. */
+const serialised = new WeakMap<object, SerialisedModel>();
+
+/** A handler that returns the same object with the same tag means the same bytes: they are made once. */
+function jsonOf(model: object, etag: string): Buffer {
+  const known = serialised.get(model);
+  if (known?.etag === etag) return known.json;
+  const json = Buffer.from(JSON.stringify(model));
+  serialised.set(model, { etag, json });
+  return json;
 }
 
 async function sendBytes(ctx: Context, bytes: NonNullable<Response['bytes']>, etag: string | undefined): Promise<void> {

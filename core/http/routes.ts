@@ -54,6 +54,7 @@ export function schemaOf(body: BodyDeclaration<z.ZodType> | undefined): z.ZodTyp
 /** Routes of a path by method. */
 export interface Found {
   readonly routes: ReadonlyMap<Method, MatchedRoute>;
+  readonly endpoints: readonly OpenEndpoint[];
   /** The methods for `Allow`, HEAD and OPTIONS included. */
   readonly allow: string;
 }
@@ -92,12 +93,7 @@ export class RouteTable {
       routes.set(route.endpoint.method, { route, params: Object.freeze(layer.params(path, layer.captures(path))) });
     }
     if (routes.size === 0) return undefined;
-    return {
-      routes,
-      get allow() {
-        return allowed([...routes.keys()]);
-      },
-    };
+    return foundOf(routes);
   }
 
   /** A page at an address above, or the one with the shortest address below it, which may have been meant. */
@@ -141,6 +137,12 @@ export class RouteTable {
   }
 }
 
+const foundOf = (routes: ReadonlyMap<Method, MatchedRoute>): Found => ({
+  routes,
+  endpoints: [...routes.values()].map(({ route }) => route.endpoint),
+  allow: allowed([...routes.keys()]),
+});
+
 function routerOf(routes: ReadonlyMap<string, Route>): Router {
   const router = new Router({ strict: true, sensitive: true });
   for (const [name, { endpoint }] of routes) {
@@ -181,7 +183,7 @@ export function methodNotAllowed(method: Method, path: string, found: Found, tab
  */
 export function namesake(path: string, method: Method, found: Found): Found | undefined {
   const routes = new Map([...found.routes].filter(([, { route }]) => route.endpoint.path === path));
-  return routes.size === 0 || routes.has(method) ? undefined : { routes, allow: allowed([...routes.keys()]) };
+  return routes.size === 0 || routes.has(method) ? undefined : foundOf(routes);
 }
 
 const sentence = (summary: string): string => (/[.!?]$/.test(summary) ? summary : `${summary}.`);

@@ -4,11 +4,13 @@ import nunjucks from 'nunjucks';
 import type { Clock } from '../clock.js';
 import { unreadableFolder } from '../disk/fault.js';
 import { startError } from '../problem.js';
+import { KeptParts } from './kept-parts.js';
 import { formatAgo, formatBytes, formatDuration, formatNumber, formatTime, pluralize } from '../text/format.js';
 
 /** Renders templates. Views of a plugin from elsewhere are found below the name of the plugin. */
 export class Views {
   readonly #environment: nunjucks.Environment;
+  readonly #kept = new KeptParts();
   readonly #root: string;
   /** What an operator put in the place of ours, by the name of the view. */
   #overrides: ReadonlyMap<string, ViewSource> = new Map();
@@ -41,6 +43,7 @@ export class Views {
       trimBlocks: true,
       lstripBlocks: true,
     });
+    this.#environment.addExtension('keep', this.#kept);
     this.#environment.addGlobal('asset', asset);
     this.#environment.addGlobal('now', () => new Date(clock.now()).toISOString());
     for (const [name, filter] of Object.entries(viewFilters(clock))) this.#environment.addFilter(name, filter);
@@ -94,8 +97,8 @@ export class Views {
     return found;
   }
 
-  render(template: string, model: object): string {
-    return this.#environment.render(template, model);
+  render(template: string, model: object): string | Buffer {
+    return this.#kept.within(() => this.#environment.render(template, model));
   }
 
   #refuseBroken(owner: string, view: string, { src, path }: ViewSource): void {
@@ -199,6 +202,9 @@ const toneOf = (word: unknown): string => tones.get(String(word).toLowerCase()) 
 function viewFilters(clock: Clock): Readonly<Record<string, (value: never, ...more: never[]) => string>> {
   return {
     ago: (iso: unknown) => formatAgo(iso, clock.now()),
+    /** How old messages are: a key of a kept part that shows it. */
+    ages: (rows: readonly { readonly receivedAt: unknown }[]) =>
+      rows.map(({ receivedAt }) => formatAgo(receivedAt, clock.now())).join(),
     fullTime: formatTime,
     bytes: formatBytes,
     number: formatNumber,

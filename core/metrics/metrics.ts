@@ -1,15 +1,16 @@
-import {
-  collectDefaultMetrics,
-  Counter,
-  Gauge,
-  Histogram,
-  type MetricObjectWithValues,
-  type MetricValue,
-  Registry,
-} from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { MetricFamily, MetricsExposition } from '../contracts/server.js';
+import { systemClock } from '../clock.js';
 import { withTimeout } from '../concurrency.js';
 import type { PluginContext } from '../plugin.js';
+import {
+  contentTypes,
+  expose,
+  type CollectedMetric,
+  type ExpositionFormat,
+  type Metric,
+  MetricText,
+} from './exposition.js';
 import { type MetricKind, nameComplaint } from './name.js';
 import { capSeries, batchIncrements } from './series.js';
 
@@ -25,8 +26,6 @@ type MetricsScope = PluginContext['metrics'] & { undo(): void };
 
 const PREFIX = 'postern_';
 const collectTimeoutMs = 5000;
-
-type Metric = Counter | Gauge | Histogram;
 
 interface Common {
   readonly name: string;
@@ -45,6 +44,7 @@ interface Declaration {
 
 interface Registered extends Declaration {
   readonly metric: Metric;
+  readonly text: MetricText;
   /** Scopes that registered it: two while a plugin is replaced. */
   holders: number;
   /** Collect functions of a gauge by scope; the newest one is used. */
@@ -59,7 +59,7 @@ export class Metrics {
 
   readonly exposition: MetricsExposition = {
     collect: async () => (await this.#collect()).map(familyOf),
-    render: async (format) => ({ body: expose(await this.#collect(), format), contentType: contentTypes[format] }),
+    render: async (format) => ({ body: await this.#render(format), contentType: contentTypes[format] }),
   };
 
   constructor(options: MetricsOptions = {}) {
@@ -128,7 +128,13 @@ export class Metrics {
     const metric = make({ name: PREFIX + name, help, labelNames: [...labels], registers: [this.#registry] });
     capSeries(metric, labels, this.#options.maxSeries);
     if (metric instanceof Counter) batchIncrements(metric);
-    this.#registered.set(name, { ...declaration, metric, holders: 0, collectors: new Map() });
+    this.#registered.set(name, {
+      ...declaration,
+      metric,
+      text: new MetricText(metric),
+      holders: 0,
+      collectors: new Map(),
+    });
     return metric;
   }
 
@@ -147,27 +153,43 @@ export class Metrics {
     this.#registry.removeSingleMetric(PREFIX + name);
   }
 
+  async #render(format: ExpositionFormat): Promise<string> {
+    const texts = [...this.#registered.values()].map((registered) => textOf(registered, format));
+    const own = await Promise.all(texts.map((text) => Promise.resolve(text)));
+    const rest = this.#options.process ? await processText(format) : '';
+    return `${own.join('')}${rest}${format === 'openmetrics' ? '# EOF\n' : ''}`;
+  }
+
   /** A metric that fails or takes too long does not affect the others. */
   async #collect(): Promise<readonly CollectedMetric[]> {
     const own = [...this.#registered.values()].map(async (registered) => [await inTime(registered)]);
-    const collected = await Promise.allSettled([
-      ...own,
-      ...(this.#options.process ? [processMetrics().getMetricsAsJSON()] : []),
-    ]);
+    const collected = await Promise.allSettled([...own, ...(this.#options.process ? [processFigures()] : [])]);
     return collected.flatMap((result): readonly CollectedMetric[] =>
       result.status === 'fulfilled' ? result.value : [],
     );
   }
 }
 
+/** Empty for a metric that fails or takes too long. */
+function textOf({ metric, text, name }: Registered, format: ExpositionFormat): string | Promise<string> {
+  try {
+    const pending = (metric as { collect?: () => unknown }).collect?.();
+    if (!(pending instanceof Promise)) return text.render(format);
+    return withTimeout(collectTimeoutMs, pending, lateSentence(name)).then(
+      () => text.render(format),
+      () => '',
+    );
+  } catch {
+    return '';
+  }
+}
+
+const lateSentence = (name: string): string => `the metric ${name} is not collected after ${collectTimeoutMs / 1000} s`;
+
 /** Only gauges run code of plugins, which may never end. */
 function inTime({ metric, name, collectors }: Registered): ReturnType<Metric['get']> {
   if (collectors.size === 0) return metric.get();
-  return withTimeout(
-    collectTimeoutMs,
-    metric.get(),
-    `the metric ${name} is not collected after ${collectTimeoutMs / 1000} s`,
-  );
+  return withTimeout(collectTimeoutMs, metric.get(), lateSentence(name));
 }
 
 const familyOf = ({ name, values }: CollectedMetric): MetricFamily => ({
@@ -188,51 +210,6 @@ const taken = (wanted: Declaration, known: Declaration): Error =>
       ` with labels [${known.labels.join(', ')}].`,
   );
 
-type ExpositionFormat = 'prometheus' | 'openmetrics';
-type CollectedMetric = MetricObjectWithValues<MetricValue<string>>;
-
-const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
-  prometheus: 'text/plain; version=0.0.4; charset=utf-8',
-  openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
-};
-
-/**
- * Prometheus text format 0.0.4 or OpenMetrics 1.0.
- *
- * prom-client's own writer permanently removes `_total` from counter names in OpenMetrics, spells NaN differently, and
- * lets line ends other than LF through.
- */
-function expose(metrics: readonly CollectedMetric[], format: ExpositionFormat): string {
-  const blocks = metrics.map((metric) => block(metric, format));
-  return `${blocks.join('')}${format === 'openmetrics' ? '# EOF\n' : ''}`;
-}
-
-function block(metric: CollectedMetric, format: ExpositionFormat): string {
-  const type = String(metric.type);
-  const family = format === 'openmetrics' && type === 'counter' ? metric.name.replace(/_total$/, '') : metric.name;
-  const help = format === 'openmetrics' ? escapeValue(metric.help) : escapeHelp(metric.help);
-  const samples = metric.values.map((value) => sample(metric.name, value));
-  return `# HELP ${family} ${help}\n# TYPE ${family} ${type}\n${samples.join('')}`;
-}
-
-function sample(family: string, value: MetricValue<string> & { readonly metricName?: string }): string {
-  let labels = '';
-  for (const name in value.labels) {
-    labels += `${labels === '' ? '{' : ','}${name}="${escapeValue(String(value.labels[name]))}"`;
-  }
-  return `${value.metricName ?? family}${labels === '' ? '' : `${labels}}`} ${number(value.value)}\n`;
-}
-
-const number = (value: number): string =>
-  Number.isFinite(value) || Number.isNaN(value) ? `${value}` : value < 0 ? '-Inf' : '+Inf';
-
-/** Replaces line ends other than LF, which the formats can escape. */
-const oneLine = (text: string): string => text.replace(/[^\P{Cc}\n]|[\u2028\u2029]/gu, '\ufffd');
-const escapeHelp = (text: string): string => oneLine(text).replaceAll('\\', '\\\\').replaceAll('\n', '\\n');
-/** Fast path: nearly every value, and a scrape has thousands. */
-const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
-const escapeValue = (text: string): string => (plain.test(text) ? text : escapeHelp(text).replaceAll('"', '\\"'));
-
 /** Gauges that end in `_total`; the metric without it holds the same sum. */
 const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
@@ -248,4 +225,24 @@ function processMetrics(): Registry {
   collectDefaultMetrics({ register: registry });
   for (const name of misnamed) registry.removeSingleMetric(name);
   return registry;
+}
+
+/** Scrapes within a second share the figures: reading them costs more than all metrics of the server. */
+const keepMs = 1000;
+let figures: { readonly until: number; readonly collected: Promise<readonly CollectedMetric[]> } | undefined;
+const processTexts = new WeakMap<readonly CollectedMetric[], Partial<Record<ExpositionFormat, string>>>();
+
+function processFigures(): Promise<readonly CollectedMetric[]> {
+  const now = systemClock.monotonic();
+  if (figures === undefined || now >= figures.until) {
+    figures = { until: now + keepMs, collected: processMetrics().getMetricsAsJSON() };
+  }
+  return figures.collected;
+}
+
+async function processText(format: ExpositionFormat): Promise<string> {
+  const collected = await processFigures().catch(() => []);
+  const texts = processTexts.get(collected) ?? {};
+  processTexts.set(collected, texts);
+  return (texts[format] ??= expose(collected, format));
 }

@@ -172,12 +172,19 @@ function lookAfter(
 ): void {
   health.check('queue', () => {
     const why = queue.complaint();
-    const figures = outbound.queueFigures();
-    return why === undefined
-      ? { status: 'up', figures }
-      : { status: 'degraded', why, figures, page: '/client/queue/list?state=held' };
+    return {
+      ...(why === undefined ? { status: 'up' } : { status: 'degraded', why, page: '/client/queue/list?state=held' }),
+      get figures() {
+        return outbound.queueFigures();
+      },
+    };
   });
-  health.check('pool', () => ({ status: 'up', figures: outbound.poolFigures() }));
+  health.check('pool', () => ({
+    status: 'up',
+    get figures() {
+      return outbound.poolFigures();
+    },
+  }));
   health.check('scheduler', () => ({ ...outbound.health(), page: '/client/destinations' }));
   metrics.gauge('queue_quarantined_files', 'Files in the quarantine of the queue.', [], (gauge) => {
     gauge.set(queue.figures().quarantined);

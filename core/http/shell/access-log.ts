@@ -14,20 +14,21 @@ const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 /** Sets the request id: the client's when its characters are safe, else a new one. */
 export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): Middleware {
   return function begin(ctx: Context, next: Next) {
-    const given = ctx.get('X-Request-Id');
-    const id = safeId.test(given) ? given : randomUUID();
+    const { headers } = ctx.req;
+    const given = headers['x-request-id'];
+    const id = typeof given === 'string' && safeId.test(given) ? given : randomUUID();
     const peer = plainAddress(ctx.req.socket.remoteAddress ?? '');
     const forwardedFor = ctx.get('X-Forwarded-For');
     const remoteAddress = forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trustedProxies());
-    const protocol = ctx.get('X-Forwarded-Proto').split(',', 1)[0]?.trim().toLowerCase();
-    const isForwarded = forwardedFor !== '' || ctx.get('Forwarded') !== '';
+    const isForwarded = forwardedFor !== '' || headers.forwarded !== undefined;
     ctx.state.exchange = {
       id,
       started: clock.monotonic(),
       remoteAddress,
       isLocal: isLoopback(remoteAddress) && !isForwarded,
-      isSecure: isTls(ctx.req.socket) || (protocol === 'https' && trustedProxies().has(peer)),
+      isSecure: isTls(ctx.req.socket) || (isForwardedHttps(ctx) && trustedProxies().has(peer)),
       account: null,
+      identified: undefined,
       session: undefined,
       route: undefined,
       params: {},
@@ -39,6 +40,9 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
     return next();
   };
 }
+
+const isForwardedHttps = (ctx: Context): boolean =>
+  ctx.get('X-Forwarded-Proto').split(',', 1)[0]?.trim().toLowerCase() === 'https';
 
 /** The last address that is no trusted proxy; anything left of it may be forged. */
 function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet): string {
@@ -65,6 +69,23 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
     [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
     ['method', 'route'],
   );
+  const counts = new Map<string, { count(seconds: number): void }>();
+  /** Finding a series by its labels costs more than counting in it. */
+  function seriesOf(method: string, route: string, status: string) {
+    const key = `${method} ${status} ${route}`;
+    const known = counts.get(key);
+    if (known !== undefined) return known;
+    const answered = requests.labels({ method, route, status });
+    const took = seconds.labels({ method, route });
+    const series = {
+      count(duration: number): void {
+        answered.inc();
+        took.observe(duration);
+      },
+    };
+    counts.set(key, series);
+    return series;
+  }
   return function logAccess(ctx: Context, next: Next) {
     ctx.res.once('close', () => {
       const { exchange } = ctx.state;
@@ -72,9 +93,7 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
       const method = knownMethods.has(ctx.method) ? ctx.method : 'OTHER';
       const route = exchange.route?.endpoint.path ?? (ctx.path.startsWith('/assets/') ? '/assets/*' : 'none');
       const { statusCode } = ctx.res;
-      requests.inc({ method, route, status: `${Math.floor(statusCode / 100)}xx` });
-      seconds.observe({ method, route }, ms / 1000);
-      const complete = ctx.res.writableFinished;
+      seriesOf(method, route, `${Math.floor(statusCode / 100)}xx`).count(ms / 1000);
       const line = {
         requestId: exchange.id,
         method,
@@ -82,12 +101,12 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
         route,
         status: statusCode,
         ms: Math.round(ms * 10) / 10,
+        account: exchange.account?.username ?? null,
+        remote: exchange.remoteAddress,
+        complete: ctx.res.writableFinished,
       };
       const level = route === '/assets/*' ? 'debug' : 'info';
-      log[level](
-        { ...line, account: exchange.account?.username ?? null, remote: exchange.remoteAddress, complete },
-        'request',
-      );
+      log[level](line, 'request');
     });
     return next();
   };

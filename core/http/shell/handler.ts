@@ -30,7 +30,7 @@ export function handler(pages: Pages, notices: Notices): Middleware {
   return async function handle(ctx: Context) {
     const { exchange, matched, input } = ctx.state;
     const { endpoint, mark } = matched.route;
-    await refuseOldTag(ctx.state);
+    if (input.request.ifMatch !== undefined) await refuseOldTag(ctx.state);
     const result = await runAs(mark, () => endpoint.handle(input));
     const response: Response = isResponse(result) ? result : { postern: 'response', model: result };
     exchange.audit = response.audit;

@@ -77,7 +77,7 @@ function wantsHtml(ctx: Context): boolean {
 }
 
 /** A failing page must not fail again while showing the error. */
-function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string | undefined {
+function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string | Buffer | undefined {
   try {
     return wantsFragment(ctx) ? pages.renderPart('toast.njk', model) : pages.render(ctx, 'error.njk', 'Error', model);
   } catch (error) {

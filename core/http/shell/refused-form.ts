@@ -27,10 +27,8 @@ export class RefusedForms {
     this.#deps = deps;
   }
 
-  readonly showAgain = async (ctx: Context, next: Next): Promise<void> => {
-    try {
-      await next();
-    } catch (error) {
+  readonly showAgain = (ctx: Context, next: Next): Promise<unknown> => {
+    return next().catch(async (error: unknown) => {
       if (!isProblem(error)) throw error;
       const { exchange, matched, representation, input, body } = ctx.state;
       exchange.audit = error.details.audit;
@@ -43,7 +41,7 @@ export class RefusedForms {
         swapWholePage(ctx);
         await writeResponse(ctx, { ...response, status: 422 }, () => asObject(response.model), this.#deps);
       } else if (!(await this.#showFormAgain(ctx, refused))) throw error;
-    }
+    });
   };
 
   /**
@@ -95,7 +93,7 @@ export class RefusedForms {
         endpoint.summary,
         endpoint.page?.(model, input) ?? asObject(model),
       );
-      return await refillForm(html, { action, fields, details, page });
+      return await refillForm(String(html), { action, fields, details, page });
     } catch (error) {
       // The error that keeps the page from being shown is not the error of the form.
       if (isProblem(error)) return undefined;

@@ -32,7 +32,7 @@ export class Routing {
       await this.#redirectOrRefuse(ctx);
       return;
     }
-    const release = trackAll([...found.routes.values()].map(({ route }) => route.endpoint));
+    const release = trackAll(found.endpoints);
     try {
       // The compression middleware has set its own name there.
       ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
@@ -53,7 +53,7 @@ export class Routing {
       return;
     }
     exchange.route = found.routes.get(methodOf(ctx, undefined))?.route;
-    const form = await this.#overridingForm(ctx, found);
+    const form = ctx.method === 'POST' ? await this.#overridingForm(ctx, found) : undefined;
     const method = methodOf(ctx, form);
     const matched = found.routes.get(method);
     if (matched === undefined) {
@@ -136,9 +136,9 @@ export class Routing {
    * something here.
    */
   async #overridingForm(ctx: Context, found: Found): Promise<Fields | undefined> {
-    if (ctx.method !== 'POST' || bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;
+    if (bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;
     await this.#admitToAny(ctx, found);
-    const limits = [...found.routes.values()].map(({ route: { endpoint } }) =>
+    const limits = found.endpoints.map((endpoint) =>
       endpoint.body !== undefined && endpoint.body.kind !== 'raw' ? (endpoint.body.limit ?? 0) : 0,
     );
     const limit = Math.max(this.#deps.settings().limits.jsonBytes, ...limits);

@@ -132,6 +132,8 @@ class Shell implements HttpShell {
   readonly #server: HttpServer;
   readonly #mounted = new Set<readonly Route[]>();
   #table = new RouteTable([]);
+  /** Number of changes of routes and rules. */
+  #changes = 0;
   #settings: HttpSettings;
   #uploadLimit: number;
   #rules: AccessRules;
@@ -171,6 +173,7 @@ class Shell implements HttpShell {
       notices,
       navigation: this.#navigation,
       may,
+      rights: (account) => `${account?.role ?? 'nobody'} ${this.#changes}`,
       below,
       version,
       hostname,
@@ -409,6 +412,7 @@ class Shell implements HttpShell {
   }
 
   #forgetDescriptions(): void {
+    this.#changes += 1;
     this.#document = undefined;
     this.#described = undefined;
   }

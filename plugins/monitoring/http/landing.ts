@@ -3,7 +3,7 @@ import type { Catalogue, Configuration, HealthOverview, EndpointDescription } fr
 import type { ComponentHealth } from '../../../core/contracts/health.js';
 import type { Activity, ActivityFigures } from '../charts/activity.js';
 import type { DiskSpace, Space } from '../system/probes.js';
-import { extendedHealth, type HealthWord } from '../health.js';
+import { type ExtendedHealth, extendedHealth, type HealthWord } from '../health.js';
 import type { Traffic, TrafficRange, TrafficReport } from '../traffic/traffic.js';
 import { version } from '../../../core/host/installation.js';
 
@@ -63,8 +63,7 @@ export interface LandingDeps {
 export async function landing(deps: LandingDeps, q: string, range: TrafficRange): Promise<Landing> {
   const { catalogue, configuration, health, activity, disk, traffic, queue } = deps;
   const { status, uptime, components } = extendedHealth(health);
-  const all = catalogue.endpoints().filter(({ hidden }) => !hidden);
-  const shown = all.filter((endpoint) => matches(endpoint, q));
+  const { shown, total, groups } = interfaceOf(catalogue.endpoints(), q);
   return {
     status,
     troubles: Object.entries(components)
@@ -85,11 +84,11 @@ export async function landing(deps: LandingDeps, q: string, range: TrafficRange)
     queue: queue?.size ?? null,
     oldest: (await oldestIn(queue)) ?? null,
     traffic: traffic.report(range),
-    certificate: nextCertificate(health) ?? null,
+    certificate: nextCertificate(components) ?? null,
     q,
-    shown: shown.length,
-    total: all.length,
-    groups: groupsOf(shown),
+    shown,
+    total,
+    groups,
   };
 }
 
@@ -99,13 +98,30 @@ async function oldestIn(queue: LandingDeps['queue']): Promise<NonNullable<Landin
   return items.map(({ uid, queuedAt, sender }) => ({ uid, queuedAt: new Date(queuedAt).toISOString(), sender }))[0];
 }
 
-function nextCertificate(health: HealthOverview): Landing['certificate'] | undefined {
-  return Object.entries(health.components())
+function nextCertificate(components: ExtendedHealth['components']): Landing['certificate'] | undefined {
+  return Object.entries(components)
+    .filter(([name]) => name === 'http' || name.startsWith('listener '))
     .flatMap(([name, { figures }]) => {
       const days = figures?.['certificateDays'];
       return days === undefined ? [] : [{ listener: name.replace(/^listener /, ''), days }];
     })
     .toSorted((a, b) => a.days - b.days)[0];
+}
+
+type Interface = Pick<Landing, 'shown' | 'total' | 'groups'>;
+
+/** All endpoints, by the list that the server makes anew when one of them changes. */
+const whole = new WeakMap<readonly EndpointDescription[], Interface>();
+
+/** The same object for the same endpoints, so that the page keeps how they look. */
+function interfaceOf(endpoints: readonly EndpointDescription[], q: string): Interface {
+  const known = q === '' ? whole.get(endpoints) : undefined;
+  if (known !== undefined) return known;
+  const all = endpoints.filter(({ hidden }) => !hidden);
+  const shown = all.filter((endpoint) => matches(endpoint, q));
+  const found = { shown: shown.length, total: all.length, groups: groupsOf(shown) };
+  if (q === '') whole.set(endpoints, found);
+  return found;
 }
 
 function matches({ method, path, summary, group, access }: EndpointDescription, q: string): boolean {

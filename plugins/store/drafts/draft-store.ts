@@ -155,7 +155,7 @@ export class DraftStore {
 
   async #folder(mailbox: MailboxName, name: FolderName): Promise<MailboxFolder | undefined> {
     const { folders } = this.#input;
-    await folders.mailbox(mailbox);
+    folders.mailbox(mailbox);
     try {
       return await folders.find(mailbox, name);
     } catch (error) {

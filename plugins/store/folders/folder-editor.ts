@@ -177,7 +177,7 @@ export class FolderEditor {
 
   async #alone<T>(mailbox: MailboxName, task: (root: string) => Promise<T>): Promise<T> {
     const { locks, folders, intents } = this.#deps;
-    const root = await folders.mailbox(mailbox);
+    const root = folders.mailbox(mailbox);
     const key = lockKey(mailbox);
     return locks.run(key, async () => {
       const unfinished = this.#unfinished.get(key);

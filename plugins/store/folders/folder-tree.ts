@@ -1,3 +1,6 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../../core/clock.js';
+import { folderVersion } from '../maildir/folder-stamp.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isProblem } from '../../../core/problem.js';
 import type { FolderTotals } from '../cache/folder-task.js';
@@ -29,15 +32,23 @@ export interface FolderProperties {
   readonly children: readonly string[];
 }
 
+/** Folders whose totals are cached. */
+const maxSummaries = 10_000;
 const foldersAtOnce = 4;
 const specialOrder: readonly (SpecialUse | null)[] = ['inbox', 'drafts', 'sent', 'archive', 'junk', 'trash', null];
 
 /** Counts the messages of folders. */
 export class FolderTree {
   readonly #folders: MailboxFolders;
+  readonly #clock: Clock;
+  /** By path. */
+  readonly #summaries = new LRUCache<string, { readonly version: string; readonly summary: FolderSummary }>({
+    max: maxSummaries,
+  });
 
-  constructor(folders: MailboxFolders) {
+  constructor(folders: MailboxFolders, clock: Clock) {
     this.#folders = folders;
+    this.#clock = clock;
   }
 
   /** INBOX first, then special folders, then by name. @throws Problem `not-found` */
@@ -73,7 +84,15 @@ export class FolderTree {
 
   /** @throws Problem `not-found` when the folder was removed meanwhile */
   async summary(folder: MailboxFolder): Promise<FolderSummary> {
-    return describeFolder(folder, await this.#folders.messages.totals(folder));
+    const version = folderVersion(folder.path, this.#clock.now());
+    const known = this.#summaries.get(folder.path);
+    if (known !== undefined && known.version === version) return known.summary;
+    const summary = describeFolder(folder, await this.#folders.messages.totals(folder));
+    // It may have changed since.
+    if (version !== undefined && version === folderVersion(folder.path, this.#clock.now())) {
+      this.#summaries.set(folder.path, { version, summary });
+    }
+    return summary;
   }
 }
 

@@ -46,7 +46,7 @@ export class MailboxRemoval {
     const { folders, files, sync, locks } = this.#context;
     const aside = join(this.#folder, uniqueId());
     await locks.run(lockKey(mailbox), async () => {
-      const path = await folders.mailbox(mailbox);
+      const path = folders.mailbox(mailbox);
       await condition();
       await makeFolder(this.#folder, files, sync);
       await files.rename(path, aside);

@@ -125,11 +125,12 @@ function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpo
       async handle({ params, query, request }) {
         const folder = parseFolderName(params.folder);
         const mailbox = await names.parse(params);
-        // Read before the list: the tag may be older than the list, never newer. A page also shows other folders.
-        const version = request.representation === 'html' ? undefined : await reader.version(mailbox, folder);
+        const found = await reader.find(mailbox, folder);
+        // Of before the list: the tag may be older than the list, never newer. A page also shows other folders.
+        const version = request.representation === 'html' ? undefined : found.version;
         const etag = version === undefined ? undefined : tagOf(version, query);
         if (etag !== undefined && namesTag(request.ifNoneMatch, etag)) return respond({ etag });
-        const model = await reader.list(mailbox, folder, query);
+        const model = await reader.page(found, query);
         if (request.representation !== 'html') return respond({ model, ...(etag === undefined ? {} : { etag }) });
         return folderPage(names.describe(mailbox), model, query, await reader.folders(mailbox), request.listPath);
       },

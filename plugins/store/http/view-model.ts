@@ -92,6 +92,24 @@ function destinations(folders: readonly FolderSummary[], current: string) {
   return [...names].filter((name) => name !== current).map((name) => ({ value: name, label: name }));
 }
 
+/** What a page shows of its messages; by the list, which is the same object for the same folder, filters and version. */
+const rows = new WeakMap<FolderPage, readonly object[]>();
+
+function rowsOf(mailbox: MailboxIdentity, answer: FolderPage, path: string, list: string): readonly object[] {
+  const known = rows.get(answer);
+  if (known !== undefined) return known;
+  const made = answer.items.map((message) => ({
+    ...message,
+    who: whoOf(message, answer.folder),
+    href:
+      answer.folder.special === 'drafts'
+        ? draftHref(mailbox, draftMarkOf(message.id).draftId)
+        : withQuery(`${path}/messages/${encodeURIComponent(message.id)}`, list),
+  }));
+  rows.set(answer, made);
+  return made;
+}
+
 export function folderPage(
   mailbox: MailboxIdentity,
   answer: FolderPage,
@@ -101,19 +119,12 @@ export function folderPage(
 ) {
   const path = folderHref(mailbox, answer.folder.name);
   const { q = '', unread, flagged, order } = filters;
-  const list = listQuery(filters);
   return {
     ...answer,
     ...mailbox,
     ...folderLinks(mailbox, folders, answer.folder.name),
-    items: answer.items.map((message) => ({
-      ...message,
-      who: whoOf(message, answer.folder),
-      href:
-        answer.folder.special === 'drafts'
-          ? draftHref(mailbox, draftMarkOf(message.id).draftId)
-          : withQuery(`${path}/messages/${encodeURIComponent(message.id)}`, list),
-    })),
+    listing: answer,
+    items: rowsOf(mailbox, answer, path, listQuery(filters)),
     path,
     listPath,
     messagesHref: `${mailboxHref(mailbox)}/messages`,

@@ -1,5 +1,4 @@
 import { type BigIntStats, lstatSync } from 'node:fs';
-import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isAbsent } from '../../../core/disk/confinement.js';
 
@@ -42,18 +41,15 @@ export function stampAt(path: string): Stamp {
   }
 }
 
-/** Changes whenever a message arrives, leaves or gets a flag; undefined when the folder changed a moment ago. */
-export async function folderVersion(folder: string, now: number): Promise<string | undefined> {
-  const stamps = await Promise.all(maildirNames.map((name) => stampLater(join(folder, name))));
-  if (!stamps.every((stamp) => isSettled(stamp, now))) return undefined;
-  return stamps.map(({ text }) => text.split('-').slice(1).join('-')).join('.');
+/** Of one directory; undefined when it changed a moment ago. */
+export function directoryVersion(path: string, now: number): string | undefined {
+  const stamp = stampAt(path);
+  return isSettled(stamp, now) ? stamp.text : undefined;
 }
 
-async function stampLater(path: string): Promise<Stamp> {
-  try {
-    return stampOf(await lstat(path, { bigint: true }));
-  } catch (error) {
-    if (isAbsent(error)) return absent;
-    throw error;
-  }
+/** Changes whenever a message arrives, leaves or gets a flag; undefined when the folder changed a moment ago. */
+export function folderVersion(folder: string, now: number): string | undefined {
+  const stamps = maildirNames.map((name) => stampAt(join(folder, name)));
+  if (!stamps.every((stamp) => isSettled(stamp, now))) return undefined;
+  return stamps.map(({ text }) => text.split('-').slice(1).join('-')).join('.');
 }

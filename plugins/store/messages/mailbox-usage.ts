@@ -15,7 +15,7 @@ export async function usageOf(
   mailbox: MailboxName,
 ): Promise<MailboxUsage> {
   let most: MailboxUsage = { size: 0, count: 0 };
-  if (!(await reader.mailboxFolders.has(mailbox))) return most;
+  if (!reader.mailboxFolders.has(mailbox)) return most;
   for (let attempt = 0; attempt < tries; attempt++) {
     const folders = await reader.folders(mailbox);
     const usage = sumOf(folders);

@@ -163,7 +163,7 @@ class MessageEditor {
     await this.#editor.provide(mailbox, name);
     const { quotas, folders, files } = this.#deps;
     await quotas.requireRoom(mailbox, 0);
-    const home = await folders.mailbox(mailbox);
+    const home = folders.mailbox(mailbox);
     await this.#complete(home);
     // Reads the stream, which may be slow, before it takes the lock.
     const written = await writeMessage(source, home, this.#deps);
@@ -189,13 +189,13 @@ class MessageEditor {
   async #complete(path: string): Promise<void> {
     const { folders, files } = this.#deps;
     for (const part of maildirParts) {
-      const there = (): Promise<boolean> => folders.confinement.hasFolder(join(path, part));
-      if (await there()) continue;
+      const there = (): boolean => folders.confinement.hasFolder(join(path, part));
+      if (there()) continue;
       try {
         await files.mkdir(join(path, part), 0o700);
       } catch (error) {
         if (!isNameTaken(error)) throw error;
-        if (!(await there())) throw problem('internal', { detail: 'The folder is not in order.', cause: error });
+        if (!there()) throw problem('internal', { detail: 'The folder is not in order.', cause: error });
       }
     }
   }

@@ -38,6 +38,13 @@ export interface FolderPage extends Page<MessageSummary> {
   readonly searchedAll: boolean;
 }
 
+/** A folder as it was when it was found. */
+export interface FoundFolder {
+  readonly folder: MailboxFolder;
+  /** Changes with the folder; undefined while it may be changing. */
+  readonly version: string | undefined;
+}
+
 /** The beginning of a message file. */
 export interface RawHead {
   readonly bytes: Buffer;
@@ -98,8 +105,10 @@ export class StoreReader {
     this.#ownsThread = cache.thread === undefined;
     this.#confinement = confinement;
     const messages = new FolderMessages({ thread, site: this.#site, clock });
-    this.#folders = new MailboxFolders(confinement, messages, (mailbox) => mailboxFolder(confinement.root, mailbox));
-    this.#tree = new FolderTree(this.#folders);
+    this.#folders = new MailboxFolders(confinement, messages, clock, (mailbox) =>
+      mailboxFolder(confinement.root, mailbox),
+    );
+    this.#tree = new FolderTree(this.#folders, clock);
     this.#parser = new MessageParser(parser);
     this.#clock = clock;
   }
@@ -169,18 +178,27 @@ export class StoreReader {
     return this.#tree.properties(await this.#folders.find(mailbox, folder));
   }
 
+  /** @throws Problem `not-found` */
+  async find(mailbox: MailboxName, name: FolderName): Promise<FoundFolder> {
+    const folder = await this.#folders.find(mailbox, name);
+    return { folder, version: folderVersion(folder.path, this.#clock.now()) };
+  }
+
   /** @throws Problem `not-found`, `bad-request` */
   async list(mailbox: MailboxName, name: FolderName, request: ListingRequest): Promise<FolderPage> {
+    return this.page(await this.find(mailbox, name), request);
+  }
+
+  /** The same object for the same version. @throws Problem `bad-request` */
+  async page({ folder, version }: FoundFolder, request: ListingRequest): Promise<FolderPage> {
     if (request.cursor !== undefined) readCursor(request.cursor);
-    const folder = await this.#folders.find(mailbox, name);
-    const version = await folderVersion(folder.path, this.#clock.now());
     const key = JSON.stringify([folder.path, version, request]);
     const known = version === undefined ? undefined : this.#pages.get(key);
     if (known !== undefined) return known;
     const { totals, ...listing } = await this.#folders.messages.list(folder, request);
     const page = { ...listing, folder: describeFolder(folder, totals) };
     // The folder may have changed since: only pages of that version are cached.
-    const isThat = version !== undefined && version === (await folderVersion(folder.path, this.#clock.now()));
+    const isThat = version !== undefined && version === folderVersion(folder.path, this.#clock.now());
     if (isThat && page.searchedAll) this.#pages.set(key, page);
     return page;
   }
@@ -211,10 +229,9 @@ export class StoreReader {
     return this.#folders.messages.summaries(folder, ids);
   }
 
-  /** Changes with the folder; undefined while it may be changing. @throws Problem `not-found` */
+  /** @throws Problem `not-found` */
   async version(mailbox: MailboxName, name: FolderName): Promise<string | undefined> {
-    const { path } = await this.#folders.find(mailbox, name);
-    return folderVersion(path, this.#clock.now());
+    return (await this.find(mailbox, name)).version;
   }
 
   /** @throws Problem `not-found` */

@@ -206,3 +206,43 @@ test('a gauge whose collect never finishes is left out after a time limit', asyn
   assert.match(await text, /^postern_well_entries 3$/m);
   assert.doesNotMatch(await text, /hanging/);
 });
+
+test('each scrape shows what changed since the last one, series that went and series that came', async () => {
+  const metrics = own();
+  const scope = metrics.scope('a');
+  const hits = scope.counter('hits_total', 'Hits.', ['of']);
+  const wait = scope.histogram('wait_seconds', 'Waits.', [1, 0.1 + 1, 10], ['of']);
+  let open: Readonly<Record<string, number>> = { a: 1, b: 2 };
+  scope.gauge('open', 'Open.', ['of'], (gauge) => {
+    gauge.reset();
+    for (const [of, value] of Object.entries(open)) gauge.set({ of }, value);
+  });
+  const samples = async (): Promise<readonly string[]> =>
+    (await textOf(metrics)).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  hits.inc({ of: 'x' });
+  wait.observe({ of: 'x' }, 1.05);
+  const first = await samples();
+  assert.deepEqual(first, await samples());
+  assert.ok(first.includes('postern_wait_seconds_bucket{le="1.1",of="x"} 1'));
+  assert.ok(first.includes('postern_open{of="b"} 2'));
+  hits.labels('x').inc(2);
+  wait.labels('x').observe(5);
+  wait.observe({ of: 'y' }, 0.5);
+  open = { b: 2, c: Number.NaN };
+  const second = await samples();
+  for (const line of [
+    'postern_hits_total{of="x"} 3',
+    'postern_wait_seconds_bucket{le="1",of="x"} 0',
+    'postern_wait_seconds_bucket{le="10",of="x"} 2',
+    'postern_wait_seconds_sum{of="x"} 6.05',
+    'postern_wait_seconds_bucket{le="1",of="y"} 1',
+    'postern_open{of="b"} 2',
+    'postern_open{of="c"} NaN',
+  ])
+    assert.ok(second.includes(line), line);
+  assert.ok(!second.some((line) => line.startsWith('postern_open{of="a"}')));
+  wait.reset();
+  wait.observe({ of: 'x' }, 0.5);
+  wait.observe({ of: 'x' }, 0.5);
+  assert.ok((await samples()).includes('postern_wait_seconds_bucket{le="1",of="x"} 2'));
+});

@@ -241,7 +241,7 @@ suite('sending drafts', () => {
     );
     assert.equal(submission?.username, 'ann@example.org');
     assert.equal(submission?.reversePath?.address, 'ann@example.org');
-    assert.doesNotMatch(message ?? '', /eve@|Bcc/i);
+    assert.doesNotMatch(message ?? '', /eve@|^Bcc:/im);
     assert.equal(message?.match(/^Date:/gm)?.length, 1);
     assert.deepEqual(await files(), []);
     assert.match(await only('Sent'), /\r\nBcc: Eve <eve@example.net>\r\n/);

@@ -22,8 +22,9 @@ async function openMigrated(t: Ending) {
   const fixture = await ReadingFixture.open(t);
   const { operator } = await openSite(t, fixture);
   await operator.json(`${home}/folders`, { json: { name: 'Work' } }, 201);
-  await fixture.put(`cur/${migrated(1)}`, bytes);
-  await utimes(join(fixture.home, 'cur', migrated(1)), longAgo, longAgo);
+  const name = migrated(1);
+  await fixture.put(`cur/${name}`, bytes);
+  await utimes(join(fixture.home, 'cur', name), longAgo, longAgo);
   const list = async (folder = 'INBOX', query = '') =>
     ((await operator.json(`${home}/folders/${folder}${query}`)) as Listed).items;
   return { fixture, operator, list };
@@ -73,9 +74,10 @@ test('messages of another program keep their dates when their folder changes, an
   const { fixture, list } = await openMigrated(t);
   for (const [n, seconds] of [-1e9, 1e8, 4e9].entries()) {
     await list();
-    await fixture.put(`cur/${migrated(n + 2)}`, bytes);
+    const name = migrated(n + 2);
+    await fixture.put(`cur/${name}`, bytes);
     const date = new Date(seconds * second);
-    await utimes(join(fixture.home, 'cur', migrated(n + 2)), date, date);
+    await utimes(join(fixture.home, 'cur', name), date, date);
   }
   assert.deepEqual(
     (await list()).map(({ receivedAt }) => receivedAt.slice(0, 10)),
