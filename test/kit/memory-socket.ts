@@ -74,6 +74,10 @@ export class MemorySocket extends Duplex {
     else if (!this.destroyed && !this.readableEnded) this.push(null);
   }
 
+  destroySoon(): void {
+    this.end(() => this.destroy());
+  }
+
   setNoDelay(): this {
     return this;
   }

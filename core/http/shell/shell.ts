@@ -158,12 +158,7 @@ class Shell implements HttpShell {
     input.attemptLimits?.add('http', () => this.#signIns);
     input.attemptLimits?.add('http-clients', () => this.#clientSignIns);
     this.#assets = new Assets(input.publicRoot);
-    this.#views = new Views({
-      root: input.viewsRoot,
-      asset: this.#assets.url,
-      clock,
-      strict: input.strictViews,
-    });
+    this.#views = new Views({ root: input.viewsRoot, asset: this.#assets.url, clock, strict: input.strictViews });
     this.#views.prepareOverrides(settings.viewOverrides)();
     const notices = new Notices();
     const may: PagesInput['may'] = (account, method, path) => this.#isCallable(account, method, path);
