@@ -108,7 +108,9 @@ export interface Cluster {
   readonly clock: Clock;
   /** Of the session of this node; undefined while it has none. Leases belong to it. */
   readonly session: string | undefined;
-  /** Called when a session has begun, and when it has ended. Returns the undo. */
+  /** An operator wants this node to end its work: it claims nothing, and others have its duties and shares. */
+  readonly draining: boolean;
+  /** Called when a session has begun, when it has ended, and when `draining` has changed. Returns the undo. */
   onSession(listener: () => void): () => void;
   /**
    * The fence: whether that session still lives, so that what it has leased may be sent. `true` and `false` hold for

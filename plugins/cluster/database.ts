@@ -94,14 +94,15 @@ export class Database {
     if (this.#closed) throw problem('unavailable', 'The server stops.');
     const { clock } = this.#input;
     if (clock.monotonic() < this.#notBefore) throw problem('unavailable', { detail: away, cause: this.#fault });
-    const pool = this.#pool(purpose);
+    let pool: pg.Pool | undefined;
     try {
+      pool = this.#pool(purpose);
       const client = await pool.connect();
       this.#failures = 0;
       this.#fault = undefined;
       return client;
     } catch (cause) {
-      if (this.#pools.get(purpose) === pool) this.#leave(cause);
+      if (pool === undefined || this.#pools.get(purpose) === pool) this.#leave(cause);
       throw problem('unavailable', { detail: away, cause });
     }
   }
@@ -168,10 +169,11 @@ function refuseReadOnly(client: pg.PoolClient, done: (error?: Error) => void): v
   );
 }
 
-function addressOf(host: string, { tls }: DatabaseSettings): pg.PoolConfig {
-  if (host.startsWith('/')) return { host };
+/** Where and how to connect to one of the servers. Reads the files of the certificates. */
+export function addressOf(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
+  if (host.startsWith('/')) return { host, ssl: false };
   const [, name = '', port = '5432'] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(host) ?? [];
-  if (tls === 'off') return { host: name, port: Number(port) };
+  if (tls === 'off') return { host: name, port: Number(port), ssl: false };
   const file = (path: string | undefined): Buffer | undefined => (path === undefined ? undefined : readFileSync(path));
   const { ca, cert, key } = tls;
   return {

@@ -6,6 +6,9 @@ import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
 import { definePlugin, type PluginContext } from '../../core/plugin.js';
 import { startError } from '../../core/problem.js';
+import { clusterCommand } from './cluster-command.js';
+import { clusterCheck } from './doctor-check.js';
+import { clusterEndpoints } from './http/routes.js';
 import type { ClusterNode } from './node.js';
 import { ClusterOptions } from './options.js';
 
@@ -17,24 +20,30 @@ export const clusterPlugin = definePlugin({
   name: 'cluster',
   options: ClusterOptions,
   needs: { configuration, lifecycle },
+  commands: [clusterCommand],
+  checks: [clusterCheck],
   provides: { cluster: maybe(cluster), documents: maybe(documents), duties: maybe(duties) },
   async setup(context, { options, configuration: { data, hostname } }) {
-    const { database } = options;
-    if (database === undefined) return { cluster: undefined, documents: undefined, duties: undefined };
+    const { database, sessionSeconds } = options;
+    const { clock, log, http, onClose, every } = context;
+    http.navigate({ title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' });
+    if (database === undefined) {
+      http.mount(clusterEndpoints({ node: undefined, sessionSeconds }));
+      return { cluster: undefined, documents: undefined, duties: undefined };
+    }
     // Who has no cluster does not wait until the client of the database is loaded.
     const [{ ClusterNode }, { DatabaseDocuments }, { NodeDuties }] = await Promise.all([
       import('./node.js'),
       import('./database-documents.js'),
       import('./node-duties.js'),
     ]);
-    const { clock, log, onClose, every } = context;
     const node = new ClusterNode({
       settings: { ...options, database },
       node: options.node ?? hostname,
       instance: await nodeIdOf(data),
       clock,
       log,
-      report: () => ({ version, now: clock.now() }),
+      report: () => ({ version }),
     });
     const complaint = await node.complaint();
     if (complaint !== undefined) throw startError(complaint);
@@ -42,7 +51,8 @@ export const clusterPlugin = definePlugin({
     onClose(() => node.leave());
     const kept = new DatabaseDocuments(node);
     const taken = new NodeDuties(node);
-    every(options.sessionSeconds / 6, () => taken.take());
+    http.mount(clusterEndpoints({ node, sessionSeconds }));
+    every(sessionSeconds / 6, () => taken.take());
     every(30, () => kept.look());
     await taken.take();
     lookAfter(context, node);

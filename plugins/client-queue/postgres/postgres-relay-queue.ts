@@ -97,6 +97,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
         if (names === null) this.#scannedAt = -Infinity;
         for (const name of names ?? []) this.#claims.scheduled(name, cluster.clock.now());
       }),
+      // A session that has begun, or a drain that has ended: what is due may be claimed.
+      cluster.onSession(() => this.#claims.signal.scheduled(cluster.clock.now())),
     );
   }
 
@@ -129,7 +131,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   async claim(options: ClaimOptions): Promise<readonly Lease[]> {
-    if (this.#closed) return [];
+    if (this.#closed || this.#input.cluster.draining) return [];
     return this.#claims.claim(options);
   }
 
@@ -138,7 +140,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   nextDue(): number | null {
-    return this.#claims.nextDue();
+    return this.#input.cluster.draining ? this.#claims.signal.say(null) : this.#claims.nextDue();
   }
 
   onDue(listener: () => void): () => void {

@@ -48,6 +48,7 @@ export function postgresQueues(server: () => Postgres) {
       Object.defineProperties(timed, {
         clock: { value: clock },
         session: { get: () => cluster.session },
+        draining: { get: () => cluster.draining },
         mayEnd: { value: (session: string) => cluster.mayEnd(session) },
         ring: { value: (topic: string, names: readonly string[]) => cluster.ring(topic, names) },
         onRing: { value: (topic: string, listener: () => void) => cluster.onRing(topic, listener) },
