@@ -4,8 +4,10 @@ import type { Service } from '../../core/contracts/service.js';
 import { configuration, lifecycle } from '../../core/contracts/server.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
-import { definePlugin, type PluginContext } from '../../core/plugin.js';
+import { definePlugin } from '../../core/plugin.js';
 import { startError } from '../../core/problem.js';
+import { exportMetrics } from './cluster-metrics.js';
+import { clockPlaySeconds } from './server-state.js';
 import { clusterCommand } from './cluster-command.js';
 import { clusterCheck } from './doctor-check.js';
 import { clusterEndpoints } from './http/routes.js';
@@ -25,7 +27,7 @@ export const clusterPlugin = definePlugin({
   provides: { cluster: maybe(cluster), documents: maybe(documents), duties: maybe(duties) },
   async setup(context, { options, configuration: { data, hostname } }) {
     const { database, sessionSeconds } = options;
-    const { clock, log, http, onClose, every } = context;
+    const { clock, log, http, health, onClose, every } = context;
     http.navigate({ title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' });
     if (database === undefined) {
       http.mount(clusterEndpoints({ node: undefined, sessionSeconds }));
@@ -45,31 +47,32 @@ export const clusterPlugin = definePlugin({
       log,
       report: () => ({ version }),
     });
+    onClose(() => node.leave());
     const complaint = await node.complaint();
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
-    onClose(() => node.leave());
     const kept = new DatabaseDocuments(node);
     const taken = new NodeDuties(node);
     http.mount(clusterEndpoints({ node, sessionSeconds }));
     every(sessionSeconds / 6, () => taken.take());
     every(30, () => kept.look());
     await taken.take();
-    lookAfter(context, node);
+    health.check('cluster', () => healthOf(node));
+    exportMetrics(context, node, sessionSeconds);
     return { cluster: node, documents: kept, duties: taken };
   },
 });
 
-function lookAfter({ health, metrics }: PluginContext, node: ClusterNode): void {
-  health.check('cluster', (): HealthReport => {
-    if (node.fault !== undefined) return { status: 'degraded', why: `The database does not answer: ${node.fault}.` };
-    if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.' };
-    return { status: 'up' };
-  });
-  metrics.gauge('cluster_database_up', 'Whether the database of the cluster answers.', [], (gauge) => {
-    gauge.set(node.fault === undefined ? 1 : 0);
-  });
-  metrics.gauge('cluster_fenced_sessions', 'Sessions of this process that ended before it did.', [], (gauge) => {
-    gauge.set(node.fenced);
-  });
+function healthOf(node: ClusterNode): HealthReport {
+  const page = '/cluster';
+  if (node.fault !== undefined)
+    return { status: 'degraded', why: `The database does not answer: ${node.fault}.`, page };
+  if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.', page };
+  if (Math.abs(node.clockAheadMs ?? 0) > clockPlaySeconds * 1000)
+    return {
+      status: 'degraded',
+      why: `The clocks of this machine and of the database differ by ${Math.round(Math.abs(node.clockAheadMs ?? 0) / 1000)} s.`,
+      page,
+    };
+  return { status: 'up' };
 }

@@ -29,6 +29,7 @@ export class ClusterNode implements Cluster {
   readonly node: string;
   readonly database: SharedDatabase;
   readonly clock: Clock;
+  readonly #wall: Clock;
   readonly #user: string;
   readonly #hosts: number;
   readonly #connections: Database;
@@ -46,6 +47,7 @@ export class ClusterNode implements Cluster {
       log,
     });
     this.database = new RetryingDatabase(this.#connections);
+    this.#wall = clock;
     this.#user = settings.database.user;
     this.#hosts = settings.database.hosts.length;
     this.#session = new Session({
@@ -59,8 +61,7 @@ export class ClusterNode implements Cluster {
         ...report(),
         schema: ownVersion,
         fenced: this.fenced,
-        // How far the clock of this machine is ahead of that of the database.
-        clockAheadMs: this.#session.clockOffset === undefined ? null : Math.round(clock.now() - this.clock.now()),
+        clockAheadMs: this.clockAheadMs ?? null,
       }),
     });
     this.#doorbell = new Doorbell({ database: this.#connections, node, log });
@@ -71,6 +72,11 @@ export class ClusterNode implements Cluster {
         return Math.round(clockOffset === undefined ? clock.now() : clock.monotonic() + clockOffset);
       },
     };
+  }
+
+  /** How far the clock of this machine is ahead of that of the database; undefined until it was asked. */
+  get clockAheadMs(): number | undefined {
+    return this.#session.clockOffset === undefined ? undefined : Math.round(this.#wall.now() - this.clock.now());
   }
 
   get session(): string | undefined {
