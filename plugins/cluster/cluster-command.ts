@@ -78,10 +78,12 @@ async function init(input: Input): Promise<void> {
   const user = userOf(input, 'postgres');
   if (user === app)
     throw startError(`${app} is the role of the servers: init needs another one, a superuser (--user).`);
-  const made = await ensureDatabase(input, user);
+  let typed: Promise<string> | undefined;
+  const boss: As = { settings, user, askPassword: () => (typed ??= answer(terminal, user)) };
+  const made = await ensureDatabase(input, boss);
   if (made) terminal.print(`The database ${name} was made.`);
   const verifier = password === undefined ? undefined : scramVerifier(password, randomBytes(16));
-  await connected(input, { settings, user }, async (_, { client }) => {
+  await connected(input, boss, async (_, { client }) => {
     await client.query(rolesScript({ database: name, app, verifier }));
   });
   terminal.print(
@@ -93,16 +95,17 @@ async function init(input: Input): Promise<void> {
 }
 
 /** Whether it was made now. */
-async function ensureDatabase(input: Input, user: string): Promise<boolean> {
-  const settings = databaseOf(input);
+async function ensureDatabase(input: Input, boss: As): Promise<boolean> {
   try {
-    await connected(input, { settings, user }, () => Promise.resolve());
+    await connected(input, boss, () => Promise.resolve());
     return false;
   } catch (error) {
     if ((error as { readonly code?: unknown }).code !== '3D000') throw error;
   }
-  await connected(input, { settings, user, database: 'postgres' }, async (_, { client }) => {
-    await client.query(`create database ${client.escapeIdentifier(settings.name)} encoding 'UTF8' template template0`);
+  await connected(input, { ...boss, database: 'postgres' }, async (_, { client }) => {
+    await client.query(
+      `create database ${client.escapeIdentifier(boss.settings.name)} encoding 'UTF8' template template0`,
+    );
   });
   return true;
 }
@@ -128,6 +131,7 @@ interface As {
   readonly settings: DatabaseSettings;
   readonly user: string;
   readonly password?: string | undefined;
+  readonly askPassword?: () => Promise<string>;
   readonly database?: string;
 }
 
@@ -138,8 +142,8 @@ async function connected<T>(
   work: (ask: Ask, on: { readonly client: pg.Client; readonly host: string }) => Promise<T>,
 ): Promise<T> {
   const { connectTo, refusalOf } = await import('./connect.js');
-  const askPassword = (): Promise<string> => answer(terminal, as.user);
-  const on = await connectTo({ ...as, ...(as.password === undefined && { askPassword }) });
+  const askPassword = as.askPassword ?? ((): Promise<string> => answer(terminal, as.user));
+  const on = await connectTo({ ...as, askPassword: as.password === undefined ? askPassword : undefined });
   try {
     return await work(async (text, values = []) => (await on.client.query(text, [...values])).rows, on);
   } catch (error) {

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../../core/clock.js';
 import type { Log } from '../../core/log/log.js';
@@ -180,7 +181,14 @@ export function addressOf(host: string, { tls }: DatabaseSettings): pg.ClientCon
     host: name,
     port: Number(port),
     enableChannelBinding: true,
-    ssl: { rejectUnauthorized: true, ca: file(ca), cert: file(cert), key: file(key), servername: name },
+    ssl: {
+      rejectUnauthorized: true,
+      ca: file(ca),
+      cert: file(cert),
+      key: file(key),
+      host: name,
+      ...(isIP(name) === 0 && { servername: name }),
+    },
   };
 }
 

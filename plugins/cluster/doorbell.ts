@@ -87,9 +87,11 @@ export class Doorbell {
           const lost = new Promise<never>((_, reject) =>
             client.once('error', reject).once('end', () => reject(new Error('ended'))),
           );
-          const stopped = new Promise<void>((resolve) =>
-            signal.addEventListener('abort', () => resolve(), { once: true }),
-          );
+          const stopped = new Promise<void>((resolve) => {
+            signal.addEventListener('abort', () => resolve(), { once: true });
+            // It may have been stopped while the connection was made.
+            if (signal.aborted) resolve();
+          });
           await Promise.race([lost, stopped]);
           throw new Error('the connection is given up');
         });
