@@ -3,6 +3,7 @@ import { type Clock, systemTimers, type Timers } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import type { DeliveryTarget } from './pipeline/delivery-target.js';
+import { attemptLimits, type AttemptLimits } from './contracts/cluster.js';
 import { dns } from './contracts/dns.js';
 import { explaining } from './contracts/explaining.js';
 import {
@@ -17,7 +18,7 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
-import { keptAnswers } from './contracts/http-records.js';
+import { type KeptAnswers, keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
@@ -26,6 +27,7 @@ import { stallWatch, type StallWatch } from './contracts/stall-watch.js';
 import { accountList } from './contracts/accounts.js';
 import { signInHistory } from './contracts/sign-in-history.js';
 import { submission } from './contracts/submission.js';
+import { AttemptLimitRegistry } from './auth/rate.js';
 import { FileSignInHistory } from './auth/sign-in-history.js';
 import { nodeFiles } from './disk/file-layer.js';
 import { watchDataFolder } from './host/data-folder.js';
@@ -72,6 +74,7 @@ export const coreServices: readonly Service<unknown>[] = [
   localDelivery,
   submission,
   signInHistory,
+  attemptLimits,
   accountList,
   catalogue,
   dns,
@@ -127,7 +130,7 @@ export interface App {
 
 /** Creates the services and starts the plugins; listeners open later. Closes what had started when a part fails. */
 export async function createApp(input: AppInput): Promise<App> {
-  const { clock, overrides: { timers = systemTimers, resolver, listenerHealth } = {} } = input;
+  const { clock, overrides: { timers = systemTimers, resolver } = {} } = input;
   const { data, hostname } = input.configuration;
   const { log } = input.log;
   const live = new LiveConfiguration(input.configuration, log);
@@ -138,11 +141,9 @@ export async function createApp(input: AppInput): Promise<App> {
   const { pipeline, tracker, hosting } = openPipeline(input, { live, health, host: () => plugins });
   const certificate = await ServerCertificate.open(data, { hostname, now: clock.now() });
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
-  const audit = openAudit(input);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
-  const sharedAnswers = () => plugins.find(keptAnswers);
-  const http = openHttp(input, { metrics, audit, health, signIns, certificate, sharedAnswers });
-  const smtp = openSmtp(input, { certificate, signIns, spool, pipeline, metrics, health: listenerHealth ?? health });
+  const opened = { certificate, signIns, spool, pipeline, metrics, health };
+  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins.find(keptAnswers));
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -156,6 +157,7 @@ export async function createApp(input: AppInput): Promise<App> {
       provide(localDelivery, new PipelineDelivery({ pipeline, spool, clock })),
       provide(submission, submissionOf({ pipeline, spool, hostname, clock, log }, live)),
       provide(signInHistory, signIns),
+      provide(attemptLimits, limits),
       provide(accountList, input.accounts),
       provide(catalogue, catalogueOf({ http, smtp, pipeline })),
       provide(dns, openPluginDns({ live, clock, timers, resolver })),
@@ -213,6 +215,20 @@ async function listenInTurn(
   http.compressAssets();
 }
 
+/** HTTP and SMTP, whose listeners open later. */
+function openProtocols(
+  input: AppInput,
+  opened: Omit<SmtpDeps, 'attemptLimits'>,
+  sharedAnswers: () => KeptAnswers | undefined,
+) {
+  const limits = new AttemptLimitRegistry();
+  const audit = openAudit(input);
+  const parts = { ...opened, attemptLimits: limits };
+  const http = openHttp(input, { ...parts, audit, sharedAnswers });
+  const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
+  return { http, smtp, audit, limits };
+}
+
 function openAudit({ configuration, log }: AppInput): AuditSink {
   const { auditFileBytes, keepAuditFiles } = configuration.settings.log;
   const bounds = { maxFileBytes: auditFileBytes, keepFiles: keepAuditFiles };
@@ -221,10 +237,10 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
-  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate'> &
+  parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate' | 'attemptLimits'> &
     Required<Pick<ShellInput, 'audit' | 'sharedAnswers'>>,
 ): HttpShell {
-  const { metrics, audit, health, signIns, certificate, sharedAnswers } = parts;
+  const { metrics, audit, health, signIns, certificate, sharedAnswers, attemptLimits } = parts;
   const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
@@ -240,6 +256,7 @@ function openHttp(
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
     sharedAnswers,
+    attemptLimits,
     signIns,
     certificate,
     folder,
@@ -252,6 +269,7 @@ function openHttp(
 interface SmtpDeps {
   readonly certificate: ServerCertificate;
   readonly signIns: FileSignInHistory;
+  readonly attemptLimits: AttemptLimits;
   readonly spool: FileSpool;
   readonly pipeline: Pipeline;
   readonly metrics: Metrics;
@@ -260,12 +278,13 @@ interface SmtpDeps {
 
 function openSmtp({ configuration, log, clock, sockets }: AppInput, parts: SmtpDeps): SmtpEngine {
   const { settings, hostname, domains, folder } = configuration;
-  const { certificate, signIns, spool, pipeline, metrics, health } = parts;
+  const { certificate, signIns, attemptLimits, spool, pipeline, metrics, health } = parts;
   return createSmtpEngine({
     settings: settings.smtp,
     hostname,
     certificate,
     signIns,
+    attemptLimits,
     spool,
     pipeline,
     log: log.log,

@@ -213,6 +213,8 @@ export { mailboxes } from './contracts/mailboxes.js';
 export type { Mailboxes, MailFolder, MessagesPage, StoredMessage } from './contracts/mailboxes.js';
 export { messageViewer } from './contracts/message-viewer.js';
 export { queue } from './contracts/mail-queue.js';
+export { relayQueueStore } from './contracts/relay-queue-store.js';
+export type { Lease, OpenedRelayQueue, RelayQueue, RelayQueueStore } from './contracts/relay-queue-store.js';
 export type { MailQueue, MessageToQueue, QueuedMessage } from './contracts/mail-queue.js';
 export type { Submission, SubmissionService, Submitted } from './contracts/submission.js';
 export { submission } from './contracts/submission.js';

@@ -89,6 +89,7 @@ const thorough = [
   'core/config/positions',
   'e2e/stray-errors',
   'fuzz',
+  'support/postgres',
   'plugins/store/quota-delivery',
 ];
 const isThorough = (file) => thorough.some((place) => file.startsWith(join('dist', 'test', place)));

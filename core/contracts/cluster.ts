@@ -44,17 +44,20 @@ export interface SiteShares {
    * What this server may use now. Called for each claim and attempt, and changes nothing. Less than before ends nothing
    * that runs.
    *
-   * @param site `site:mx.example.org`, or a destination that has limits of its own: `example.org`
+   * @param site `site:mx.example.org`, or a destination with limits: `example.org`
    * @param limits of all servers together
    */
   of(site: string, limits: PaceLimits): PaceLimits;
   /**
-   * What this server uses; called after each change of it. A connection may stay open without work for `idleSeconds` of
-   * client-queue.
+   * What this server uses; called after each change of it.
    *
-   * @param use `waiting`: there is mail that would use more
+   * @param use `waiting`: there is mail that would use more. `idleMs`: a connection stays open so long without work
    */
-  use(site: string, limits: PaceLimits, use: { readonly running: number; readonly waiting: boolean }): void;
+  use(
+    site: string,
+    limits: PaceLimits,
+    use: { readonly running: number; readonly waiting: boolean; readonly idleMs: number },
+  ): void;
   /** Called after the share of a site has changed. Returns the undo. */
   onChange(listener: (site: string) => void): () => void;
 }
@@ -69,7 +72,7 @@ export const undividedShares: SiteShares = {
 
 /**
  * Work that one server of a cluster does for all: `queue.housekeeping`, `queue.notices`. Two servers may have a duty for
- * a moment: the work must bear to be done twice.
+ * a moment: the work may be done twice.
  */
 export interface Duties {
   /** Asked before each round of the work. */
@@ -110,7 +113,9 @@ export interface Cluster {
   readonly session: string | undefined;
   /** An operator wants this node to end its work: it claims nothing, and others have its duties and shares. */
   readonly draining: boolean;
-  /** Called when a session has begun, when it has ended, and when `draining` has changed. Returns the undo. */
+  /** Called when `draining` has changed. Returns the undo. */
+  onDraining(listener: () => void): () => void;
+  /** Called when a session has begun, and when it has ended. Returns the undo. */
   onSession(listener: () => void): () => void;
   /**
    * The fence: whether that session still lives, so that what it has leased may be sent. `true` and `false` hold for
@@ -123,3 +128,30 @@ export interface Cluster {
   onRing(topic: string, listener: (names: readonly string[] | null) => void): () => void;
 }
 export const cluster = service<Cluster>('postern.cluster');
+
+/** Attempts in a window of time. */
+export interface CountedAttempts {
+  /** When the window began, by `clock.monotonic()` of this process. */
+  readonly window: number;
+  readonly count: number;
+}
+
+/** What a limit of failed sign-ins has counted. */
+export interface AttemptCounts {
+  readonly windowSeconds: number;
+  /**
+   * Keys that were counted here since the last call, with their present windows; the first call has all. A count of 0 is
+   * a success: what was counted before is forgotten. What `merge` has added is not in it.
+   */
+  changes(max: number): readonly ({ readonly key: string } & CountedAttempts)[];
+  /** Replaces what other servers have counted for the key. */
+  merge(key: string, counts: readonly CountedAttempts[]): void;
+}
+
+/** The limits of failed sign-ins of this server: `http`, `http-clients`, `smtp`, `users`. */
+export interface AttemptLimits {
+  /** @param counts the present one: a reload may begin anew. Returns the undo. */
+  add(name: string, counts: () => AttemptCounts): () => void;
+  all(): ReadonlyMap<string, AttemptCounts>;
+}
+export const attemptLimits = service<AttemptLimits>('postern.attempt-limits');

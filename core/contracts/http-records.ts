@@ -64,7 +64,7 @@ export interface KeptAnswer {
  * refused client may reuse its key. Keys are hexadecimal digests.
  */
 export interface KeptAnswers {
-  /** The release, which never rejects; undefined while another request has the key. */
+  /** The release, which never rejects; undefined while another request has the key. @throws Problem `unavailable` */
   claim(key: string): Promise<(() => Promise<void>) | undefined>;
   /** Called by the holder of a claim. */
   find(key: string): Promise<KeptAnswer | undefined>;

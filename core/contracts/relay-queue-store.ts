@@ -7,7 +7,7 @@ import { service } from './service.js';
 
 /**
  * Where the queue of mail for other servers is kept. Without a plugin that provides it, `client-queue` keeps it in
- * files. The plugin that provides it has a log, metrics, health and a folder of its own.
+ * files. The plugin that provides it brings log, metrics, health and folder.
  */
 export interface RelayQueueStore {
   /**
@@ -105,7 +105,7 @@ export interface PreparedEntry {
 export interface RelayQueue extends QueuedMail {
   /**
    * The message is durable in the queue, and not visible, when this resolves. Linked from the spool, stored once.
-   * @throws Problem `conflict` when there is or was an entry of that uid; `unavailable` when the queue is full, or when
+   * @throws Problem `conflict` when there is or was an entry with this uid; `unavailable` when the queue is full, or when
    * that uid is being enqueued or a dead process left parts of it, so that it may be retried later
    */
   prepare(entry: NewEntry, message: SpooledMessage): Promise<PreparedEntry>;
@@ -191,7 +191,7 @@ export interface ClaimOptions {
   readonly limit: number;
   /** Maximum recipients of one lease; the entry's others get further leases. Unbounded when absent. */
   readonly maxRecipients?: number;
-  /** Remaining leases of that destination; called for each claim. */
+  /** Remaining leases of the destination; called for each claim. */
   readonly room: (destination: string) => number;
   /** Destinations with the same servers, which share room and turns; each is its own site when absent. */
   readonly sites?: ClaimSites;
@@ -202,7 +202,7 @@ export interface ClaimOptions {
 export interface ClaimSites {
   /** The site of a destination; while undefined, the destination gets nothing. */
   of(destination: string): string | undefined;
-  /** Remaining leases of that site; called for each claim. */
+  /** Remaining leases of the site; called for each claim. */
   room(site: string): number;
 }
 

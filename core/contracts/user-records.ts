@@ -39,7 +39,7 @@ export interface UserRecords {
   /** @throws Problem `not-found`, and the errors of `check`, which gets the current record */
   remove(username: string, check?: (record: UserRecord) => void): Promise<void>;
   /**
-   * Where records do not have it: the hash of the password of that user, null without one. Also called for unknown names,
+   * Where records do not have it: the hash of a user's password, null without one. Also called for unknown names,
    * so that they take the same time.
    *
    * @throws Problem `unavailable`

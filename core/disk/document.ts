@@ -117,10 +117,14 @@ class StoredJson<T> implements Adapter<T> {
 
   async read(): Promise<T | null> {
     const found = await this.#stored.read();
-    this.#version = found?.version;
-    if (found === undefined) return null;
+    if (found === undefined) {
+      this.#version = undefined;
+      return null;
+    }
     try {
-      return this.#schema.parse(JSON.parse(found.text));
+      const data = this.#schema.parse(JSON.parse(found.text));
+      this.#version = found.version;
+      return data;
     } catch (error) {
       const advice = 'It was left as it is. Repair it, put a backup in its place, or move it away to begin anew.';
       throw startError(`${this.#stored.place} cannot be understood: ${mistakesOf(error)}. ${advice}`, error);

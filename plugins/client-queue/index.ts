@@ -122,11 +122,7 @@ export const clientQueue = definePlugin({
       speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
     });
     const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current });
-    const locate = queue.locate?.bind(queue);
-    registerTargets(smtp, targets, {
-      ...(locate !== undefined && { finder: () => locate }),
-      explain: explainRelay(hops, controls),
-    });
+    registerTargets(smtp, targets, { ...finderOf(queue), explain: explainRelay(hops, controls) });
     const site = clientDeps({
       ...shared,
       policies,
@@ -204,6 +200,11 @@ function registerTargets(
   smtp.deliverTo(targets.retry, retry);
   smtp.deliverTo(targets.bounce, bounce);
   smtp.deliverTo(targets.hold, hold);
+}
+
+function finderOf(queue: OpenedRelayQueue): Pick<DeliveryTarget, 'finder'> {
+  const locate = queue.locate?.bind(queue);
+  return locate === undefined ? {} : { finder: () => locate };
 }
 
 /** Keeps the queue in files. */

@@ -6,6 +6,22 @@ import type { Log } from '../../core/log/log.js';
 import { isProblem, problem } from '../../core/problem.js';
 import type { DatabaseSettings } from './options.js';
 
+/** The wait for a free connection of a pool does not count: it may be busy for long. */
+class TimedClient extends pg.Client {
+  constructor(config: pg.ClientConfig) {
+    // The pool hides the password from enumerations.
+    super({ ...config, password: config.password, connectionTimeoutMillis: connectTimeoutMs });
+  }
+}
+
+/** Connections of one kind to one server. */
+interface Lane {
+  readonly pool: pg.Pool;
+  /** Rejects those who wait, when all connections are given up. */
+  readonly givenUp: Promise<never>;
+  readonly giveUp: () => Promise<void>;
+}
+
 /** What a connection is for, and the most that are open for it. */
 const connections = { fence: 1, accept: 2, claim: 1, settle: 2, pages: 2, bodies: 1, listen: 1 } as const;
 export type Purpose = keyof typeof connections;
@@ -30,7 +46,7 @@ interface DatabaseInput {
  */
 export class Database {
   readonly #input: DatabaseInput;
-  readonly #pools = new Map<Purpose, pg.Pool>();
+  readonly #lanes = new Map<Purpose, Lane>();
   #host = 0;
   #failures = 0;
   #notBefore = -Infinity;
@@ -95,15 +111,18 @@ export class Database {
     if (this.#closed) throw problem('unavailable', 'The server stops.');
     const { clock } = this.#input;
     if (clock.monotonic() < this.#notBefore) throw problem('unavailable', { detail: away, cause: this.#fault });
-    let pool: pg.Pool | undefined;
+    const lane = this.#openLane(purpose);
+    const connecting = lane.pool.connect();
     try {
-      pool = this.#pool(purpose);
-      const client = await pool.connect();
+      const client = await Promise.race([connecting, lane.givenUp]);
       this.#failures = 0;
       this.#fault = undefined;
       return client;
     } catch (cause) {
-      if (pool === undefined || this.#pools.get(purpose) === pool) this.#leave(cause);
+      void connecting.then((late) => late.release(true)).catch(() => undefined);
+      // Others have all its connections: there is nothing wrong with it.
+      const isCrowded = stateOf(cause) === '53300';
+      if (!isCrowded && this.#lanes.get(purpose) === lane) this.#leave(cause);
       throw problem('unavailable', { detail: away, cause });
     }
   }
@@ -119,12 +138,22 @@ export class Database {
     const rounds = Math.floor((this.#failures - 1) / settings.hosts.length);
     const pause = Math.min(longestPauseMs, firstPauseMs * 2 ** rounds);
     this.#notBefore = clock.monotonic() + pause;
-    for (const pool of this.#pools.values()) void pool.end().catch(() => undefined);
-    this.#pools.clear();
+    for (const lane of this.#lanes.values()) void lane.giveUp();
+    this.#lanes.clear();
   }
 
-  #pool(purpose: Purpose): pg.Pool {
-    const known = this.#pools.get(purpose);
+  /** @throws Problem `unavailable` when a file of the certificates cannot be read */
+  #openLane(purpose: Purpose): Lane {
+    try {
+      return this.#lane(purpose);
+    } catch (cause) {
+      this.#leave(cause);
+      throw problem('unavailable', { detail: away, cause });
+    }
+  }
+
+  #lane(purpose: Purpose): Lane {
+    const known = this.#lanes.get(purpose);
     if (known !== undefined) return known;
     const { settings, applicationName, queryTimeoutMs, log } = this.#input;
     const pool = new pg.Pool({
@@ -134,7 +163,7 @@ export class Database {
       ...(settings.password !== undefined && { password: settings.password }),
       application_name: `${applicationName}/${purpose}`,
       max: connections[purpose],
-      connectionTimeoutMillis: connectTimeoutMs,
+      Client: TimedClient as unknown as new () => pg.ClientBase,
       query_timeout: queryTimeoutMs,
       idleTimeoutMillis: 0,
       keepAlive: true,
@@ -144,14 +173,22 @@ export class Database {
     pool.on('connect', (client) => client.on('error', () => undefined));
     // Of an idle connection; the next query opens another one.
     pool.on('error', (error) => log.warn({ err: error, purpose }, 'a connection to the database was lost'));
-    this.#pools.set(purpose, pool);
-    return pool;
+    let reject: (error: Error) => void = () => undefined;
+    const givenUp = new Promise<never>((_, fail) => (reject = fail));
+    givenUp.catch(() => undefined);
+    const giveUp = (): Promise<void> => {
+      reject(new Error('the connections are given up'));
+      return pool.end().catch(() => undefined);
+    };
+    const lane = { pool, givenUp, giveUp };
+    this.#lanes.set(purpose, lane);
+    return lane;
   }
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.allSettled([...this.#pools.values()].map((pool) => pool.end()));
-    this.#pools.clear();
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.giveUp()));
+    this.#lanes.clear();
   }
 }
 const away = 'The database of the cluster does not answer.';
@@ -172,7 +209,10 @@ function refuseReadOnly(client: pg.PoolClient, done: (error?: Error) => void): v
 
 /** Where and how to connect to one of the servers. Reads the files of the certificates. */
 export function addressOf(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
-  if (host.startsWith('/')) return { host, ssl: false };
+  if (host.startsWith('/')) {
+    const [, folder = host, port = '5432'] = /^(.*?)(?::(\d+))?$/.exec(host) ?? [];
+    return { host: folder, port: Number(port), ssl: false };
+  }
   const [, name = '', port = '5432'] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(host) ?? [];
   if (tls === 'off') return { host: name, port: Number(port), ssl: false };
   const file = (path: string | undefined): Buffer | undefined => (path === undefined ? undefined : readFileSync(path));

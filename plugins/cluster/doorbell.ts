@@ -88,9 +88,8 @@ export class Doorbell {
             client.once('error', reject).once('end', () => reject(new Error('ended'))),
           );
           const stopped = new Promise<void>((resolve) => {
-            signal.addEventListener('abort', () => resolve(), { once: true });
-            // It may have been stopped while the connection was made.
             if (signal.aborted) resolve();
+            signal.addEventListener('abort', () => resolve(), { once: true });
           });
           await Promise.race([lost, stopped]);
           throw new Error('the connection is given up');

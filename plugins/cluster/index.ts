@@ -1,4 +1,4 @@
-import { cluster, documents, duties } from '../../core/contracts/cluster.js';
+import { cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
 import type { Service } from '../../core/contracts/service.js';
 import { configuration, lifecycle } from '../../core/contracts/server.js';
@@ -24,20 +24,26 @@ export const clusterPlugin = definePlugin({
   needs: { configuration, lifecycle },
   commands: [clusterCommand],
   checks: [clusterCheck],
-  provides: { cluster: maybe(cluster), documents: maybe(documents), duties: maybe(duties) },
+  provides: {
+    cluster: maybe(cluster),
+    documents: maybe(documents),
+    duties: maybe(duties),
+    siteShares: maybe(siteShares),
+  },
   async setup(context, { options, configuration: { data, hostname } }) {
     const { database, sessionSeconds } = options;
     const { clock, log, http, health, onClose, every } = context;
     http.navigate({ title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' });
     if (database === undefined) {
       http.mount(clusterEndpoints({ node: undefined, sessionSeconds }));
-      return { cluster: undefined, documents: undefined, duties: undefined };
+      return { cluster: undefined, documents: undefined, duties: undefined, siteShares: undefined };
     }
     // Who has no cluster does not wait until the client of the database is loaded.
-    const [{ ClusterNode }, { DatabaseDocuments }, { NodeDuties }] = await Promise.all([
+    const [{ ClusterNode }, { DatabaseDocuments }, { NodeDuties }, { NodeShares }] = await Promise.all([
       import('./node.js'),
       import('./database-documents.js'),
       import('./node-duties.js'),
+      import('./site-shares.js'),
     ]);
     const node = new ClusterNode({
       settings: { ...options, database },
@@ -52,6 +58,8 @@ export const clusterPlugin = definePlugin({
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
     const kept = new DatabaseDocuments(node);
+    const shares = new NodeShares(node);
+    every(1, () => shares.look());
     const taken = new NodeDuties(node);
     http.mount(clusterEndpoints({ node, sessionSeconds }));
     every(sessionSeconds / 6, () => taken.take());
@@ -59,7 +67,7 @@ export const clusterPlugin = definePlugin({
     await taken.take();
     health.check('cluster', () => healthOf(node));
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, documents: kept, duties: taken };
+    return { cluster: node, documents: kept, duties: taken, siteShares: shares };
   },
 });
 

@@ -151,6 +151,10 @@ export class ClusterNode implements Cluster {
     await this.#connections.close();
   }
 
+  onDraining(listener: () => void): () => void {
+    return this.#session.onDraining(listener);
+  }
+
   onSession(listener: () => void): () => void {
     return this.#session.onChange(listener);
   }

@@ -98,6 +98,15 @@ create table postern.body (
 );
 alter table postern.body alter data set storage external;
 
+-- Parts of the limits of sites that sessions may use.
+create table postern.share (
+  site text not null,
+  session text not null,
+  connections int not null,
+  wants boolean not null,
+  primary key (site, session)
+) with (fillfactor = 50);
+
 -- Who does what one node does for all.
 create table postern.duty (name text primary key, session text not null);
 

@@ -57,6 +57,7 @@ export class Session {
   readonly #others: Observation;
   readonly #stopped = new AbortController();
   readonly #listeners = new Set<() => void>();
+  readonly #drainListeners = new Set<() => void>();
   readonly #question: Question;
   #living: Living | undefined;
   #fenced = 0;
@@ -98,7 +99,13 @@ export class Session {
     return this.#living && this.#input.clock.monotonic() - this.#living.beat.sentAt;
   }
 
-  /** Called when a session has begun, when it has ended, and when `draining` has changed. Returns the undo. */
+  /** Called when `draining` has changed. Returns the undo. */
+  onDraining(listener: () => void): () => void {
+    this.#drainListeners.add(listener);
+    return () => this.#drainListeners.delete(listener);
+  }
+
+  /** Called when a session has begun, and when it has ended. Returns the undo. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -122,13 +129,21 @@ export class Session {
     this.#running = Promise.all([this.#beatForever(), this.#lookForever()]);
   }
 
-  /** The other server of this name may be gone: then it is silent for the length of a session. */
+  /** The other server of this name may be gone: then it does not beat for the length of a session. */
   async #beginAfterTheOther(): Promise<void> {
-    const { clock, sessionMs, log } = this.#input;
-    log.warn('another server has the name of this node: its beats are watched for the length of a session');
-    const until = clock.monotonic() + sessionMs * (1 + 2 * longestLookGap);
-    while (clock.monotonic() < until && (await this.#wait(this.#lookMs))) await this.#look();
-    await this.#begin();
+    const { database, node, clock, sessionMs, log } = this.#input;
+    log.warn('another server has the name of this node: is it silent for the length of a session?');
+    const first = new Map<string, string>();
+    for (const until = clock.monotonic() + 3 * sessionMs; clock.monotonic() < until;) {
+      if (!(await this.#wait(this.#lookMs))) return;
+      await this.#look();
+      const text = 'select key, beat from postern.session where node = $1 and not dead';
+      const { rows } = await database.query<Seen>('fence', text, [node]);
+      if (rows.length === 0) return this.#begin();
+      for (const { key, beat } of rows) if ((first.get(key) ?? beat) !== beat) throw new NameTaken(node);
+      for (const { key, beat } of rows) first.set(key, beat);
+    }
+    throw new NameTaken(node);
   }
 
   /** Ends the session, so that the others need not wait for it. */
@@ -245,7 +260,7 @@ export class Session {
   #drain(draining: boolean): void {
     this.#draining = draining;
     this.#input.log.warn(draining ? 'this node is drained: it claims no mail' : 'this node claims mail again');
-    this.#tell();
+    for (const listener of this.#drainListeners) listener();
   }
 
   /** The session has ended: nothing of it may be sent any more. */

@@ -1,3 +1,4 @@
+import { attemptLimits } from '../../core/contracts/cluster.js';
 import { directory, type Directory, type MailUser } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
@@ -32,10 +33,11 @@ export const usersElsewhere = definePlugin({
   name: 'users',
   options: UsersOptions,
   needs: { configuration, directory, signInHistory },
+  uses: { attemptLimits },
   commands: [userCommandElsewhere],
   async setup(
-    { http, smtp, metrics, health, every, clock, log },
-    { options, configuration, directory: users, signInHistory: history },
+    { http, smtp, metrics, health, every, clock, log, onClose },
+    { options, configuration, directory: users, signInHistory: history, attemptLimits: limits },
   ) {
     let settings: UsersSettings = options;
     const domains = (): readonly string[] => configuration.domains;
@@ -43,6 +45,7 @@ export const usersElsewhere = definePlugin({
     const limiter = ({ attempts }: UsersSettings) => new AttemptLimiter({ ...attempts, clock });
     const authenticate = (username: string, password: string) => users.authenticate(username, password);
     const signIns = new SignIns({ authenticate, canonical }, limiter(settings));
+    onClose(limits?.add('users', () => signIns.attempts) ?? (() => undefined));
     let known = 0;
     const count = usersMetrics(metrics, () => known);
     const sessions = new WeakSet<SmtpSession>();

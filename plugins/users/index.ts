@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { directory } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
+import { attemptLimits } from '../../core/contracts/cluster.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
@@ -25,13 +26,13 @@ const usersOfFile = definePlugin({
   name: 'users',
   options: UsersOptions,
   needs: { configuration, signInHistory },
-  uses: { userRecords },
+  uses: { userRecords, attemptLimits },
   provides: { directory },
   commands: [userCommand],
   checks: [usersCheck],
   async setup(
     { http, smtp, metrics, health, clock, log, onClose },
-    { options, configuration, signInHistory: history, userRecords: elsewhere },
+    { options, configuration, signInHistory: history, userRecords: elsewhere, attemptLimits: limits },
   ) {
     let settings: UsersSettings = options;
     const records = elsewhere ?? (await openUserRecords(join(configuration.data, options.file)));
@@ -39,6 +40,7 @@ const usersOfFile = definePlugin({
     const userDirectory = new UserDirectory({ records, settings, configuration, clock });
     const limiter = ({ attempts }: UsersSettings) => new AttemptLimiter({ ...attempts, clock });
     const signIns = new SignIns(userDirectory, limiter(settings));
+    onClose(limits?.add('users', () => signIns.attempts) ?? (() => undefined));
     const count = usersMetrics(metrics, () => records.count);
     const postmaster = () => postmasterName(settings, configuration.domains);
     onClose(history.addNames(['smtp', 'authenticate'], (given) => userDirectory.find(given)?.username));

@@ -41,6 +41,11 @@ export class SignIns {
     this.#limiter = limiter;
   }
 
+  /** Failures by user and address. */
+  get attempts(): AttemptLimiter {
+    return this.#limiter;
+  }
+
   /** Replaces the limiter. */
   use(limiter: AttemptLimiter): void {
     this.#limiter = limiter;

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
-import { schemaVersions } from '../../plugins/cluster/schema.js';
+import { migrate } from '../../plugins/cluster/schema.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { Postgres } from '../support/postgres.js';
 import { Disturbances, seeded } from './disturbances.js';
@@ -36,6 +36,7 @@ const nodeNames = ['mx1', 'mx2', 'mx3'];
 const connectionsPerNode = 8;
 /** Without a new outcome for so long the rest is stuck. */
 const patienceMs = 60_000;
+
 /** What is enough for a machine that does nothing else, and more for a busy one. */
 export function defaultSessionMs(): number {
   const load = (loadavg()[0] ?? 0) / availableParallelism();
@@ -134,9 +135,8 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
   const postgres = await Postgres.start(test, { durable: true, tcp: true });
   const observer = new Observer(await postgres.database(database));
   atEnd(test, () => observer.close());
-  for (const script of [...schemaVersions.map(({ script }) => script), tables]) {
-    await observer.do((client) => client.query(script));
-  }
+  await observer.do(migrate);
+  await observer.do((client) => client.query(tables));
   const ids = Array.from({ length: messages }, (_, nth) => `${nth}@chaos.example`);
   for (let nth = 0; nth < messages; nth += 1000) {
     await observer.do((client) => putIn(client, ids.slice(nth, nth + 1000)));

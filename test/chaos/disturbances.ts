@@ -27,6 +27,19 @@ type Disturbance<Subject> = (subject: Subject, scene: Scene) => Promise<unknown>
 const sessions = ({ random, sessionMs }: Scene, least: number, most: number): Promise<void> =>
   pause(sessionMs * (least + random() * (most - least)));
 
+/** Repeats what a server that is away or recovers does not do yet. */
+async function persistently<T>(work: () => Promise<T>): Promise<T> {
+  const until = performance.now() + 60_000;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (performance.now() > until) throw error;
+      await pause(100);
+    }
+  }
+}
+
 const silence =
   (...directions: readonly ('toServer' | 'toClient')[]): Disturbance<NodeProcess> =>
   async ({ proxy }, scene) => {
@@ -63,28 +76,38 @@ const ofNodes: Readonly<Record<string, Disturbance<NodeProcess>>> = {
     proxy.heal();
   },
   terminate: async ({ name }, { postgres }) =>
-    postgres.psql(
-      `select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'postern/${name}/%'`,
+    persistently(() =>
+      postgres.psql(
+        `select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'postern/${name}/%'`,
+      ),
     ),
   'clock +10 min': shiftClock(600_000),
   'clock -10 min': shiftClock(-600_000),
 };
 
 const ofDatabase: Readonly<Record<string, Disturbance<Postgres>>> = {
-  'kill -9 of a backend': async (postgres, { database }) => postgres.killBackendProcess(database),
+  'kill -9 of a backend': async (postgres, { database }) => persistently(() => postgres.killBackendProcess(database)),
   'immediate stop': async (postgres, scene) => {
     await postgres.stop('immediate');
     await sessions(scene, 0, 1);
     await postgres.start();
   },
   'read-only': async (postgres, scene) => {
-    await postgres.psql('alter system set default_transaction_read_only = on');
-    await postgres.psql('select pg_reload_conf()');
+    const change = async (statement: string): Promise<unknown> => {
+      await persistently(() => postgres.psql(statement));
+      return persistently(() => postgres.psql('select pg_reload_conf()'));
+    };
+    await change('alter system set default_transaction_read_only = on');
     await sessions(scene, 0.5, 1.5);
-    await postgres.psql('alter system reset default_transaction_read_only');
-    await postgres.psql('select pg_reload_conf()');
+    await change('alter system reset default_transaction_read_only');
   },
 };
+
+interface Possibility {
+  readonly name: string;
+  readonly subject: NodeProcess | Postgres;
+  readonly act: (scene: Scene) => Promise<unknown>;
+}
 
 /** Disturbs a scene by chance, a subject by one thing at a time, and several subjects at once. */
 export class Disturbances {
@@ -101,17 +124,17 @@ export class Disturbances {
   async next(): Promise<void> {
     const { nodes, postgres, random } = this.#scene;
     const pick = <T>(all: readonly T[]): T => all[Math.floor(random() * all.length)] as T;
-    const nodeKinds = Object.entries(ofNodes);
-    const databaseKinds = Object.entries(ofDatabase);
-    const kind = Math.floor(random() * (nodeKinds.length + databaseKinds.length));
     const node = pick(nodes);
-    const found = nodeKinds[kind];
-    const [name, disturb] = found ?? (databaseKinds[kind - nodeKinds.length] as (typeof databaseKinds)[number]);
-    const subject = found === undefined ? postgres : node;
+    const all: readonly Possibility[] = [
+      ...Object.entries(ofNodes).map(([name, act]) => ({ name, subject: node, act: act.bind(null, node) })),
+      ...Object.entries(ofDatabase).map(([name, act]) => ({ name, subject: postgres, act: act.bind(null, postgres) })),
+    ];
+    const { name, subject, act } = pick(all);
+    // Chance of its own, so that the next ones do not depend on when it draws.
+    const own = { ...this.#scene, random: seeded(random() * 2 ** 32) };
     await this.#running.get(subject);
-    const act = disturb as Disturbance<NodeProcess | Postgres>;
     this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
-    const run = act(subject, this.#scene).catch((error: unknown) => this.#faults.push(error));
+    const run = act(own).catch((error: unknown) => this.#faults.push(error));
     this.#running.set(subject, run);
   }
 

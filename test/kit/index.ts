@@ -11,5 +11,7 @@ export { FakeDns, type FakeAnswer, type FakeFailure, type FakeZone } from './fak
 export type { CallOptions, HttpAnswer } from './http-caller.js';
 export { message, type MessageParts } from './message.js';
 export type { Client, RecipientQuestion, Sender, Sending } from './sending.js';
+export { relayQueueContract } from './relay-queue/contract.js';
+export type { OpenQueueHarness, QueueHarness } from './relay-queue/harness.js';
 export type { SmtpTestSession } from './smtp-session.js';
 export type { EventAbout, EventDraft } from './transaction-draft.js';

@@ -52,7 +52,7 @@ export function siteSharesContract(provider: string, opened: Opened<SiteShares>)
     test('a server that has work gets a part of the limits, and never more than all', async (t) => {
       const shares = await (await opened(t))();
       const changed = new Promise<void>((resolve) => shares.onChange(() => resolve()));
-      shares.use('site:mx.example.org', limits, { running: 0, waiting: true });
+      shares.use('site:mx.example.org', limits, { running: 0, waiting: true, idleMs: 0 });
       const share = () => shares.of('site:mx.example.org', limits);
       if (share().maxConnections === 0) await changed;
       assert.ok(share().maxConnections >= 1 && share().maxConnections <= 10);

@@ -27,7 +27,8 @@ export interface PostgresOptions {
 export type StopMode = 'fast' | 'immediate';
 
 /** Stops the server and removes its folder as soon as the pipe from the test closes, also when the test is killed. */
-const watchdog = 'cat >/dev/null; "$1" -D "$2/data" -m immediate -w stop >/dev/null 2>&1; cd /; rm -rf "$2"';
+const watchdog =
+  'folder=$1; shift; cat >/dev/null; "$@" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1; rm -rf "$folder"';
 
 /** A PostgreSQL of our own; everybody who reaches its socket is `postgres`. */
 export class Postgres {
@@ -73,15 +74,11 @@ export class Postgres {
       await chown(folder, uid ?? -1, gid ?? -1);
     }
     await chmod(folder, 0o755);
-    const guard = spawn(
-      'sh',
-      ['-c', [...launcher, 'sh -c', `'${watchdog}'`, 'sh "$@"'].join(' '), 'sh', join(bin, 'pg_ctl'), folder],
-      {
-        stdio: ['pipe', 'ignore', 'ignore'],
-        detached: true,
-        cwd: '/',
-      },
-    );
+    const guard = spawn('sh', ['-c', watchdog, 'sh', folder, ...launcher, join(bin, 'pg_ctl')], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+      cwd: '/',
+    });
     const ended = once(guard, 'exit');
     atEnd(test, async () => {
       guard.stdin.end();

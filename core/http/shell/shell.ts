@@ -5,6 +5,7 @@ import type { Clock } from '../../clock.js';
 import { InheritedSockets } from '../../net/inherited-sockets.js';
 import type { ServerCertificate } from '../../net/server-certificate.js';
 import { readPair, type TlsMaterial } from '../../net/tls-material.js';
+import type { AttemptLimits } from '../../contracts/cluster.js';
 import type { KeptAnswers } from '../../contracts/http-records.js';
 import type { SignInHistory } from '../../contracts/sign-in-history.js';
 import type { Log } from '../../log/log.js';
@@ -61,6 +62,8 @@ export interface ShellInput {
   readonly uploadLimit: number;
   /** For `socket` of the settings. */
   readonly sockets?: InheritedSockets;
+  /** Learns of the limits of failed sign-ins. */
+  readonly attemptLimits?: Pick<AttemptLimits, 'add'>;
   /** Answers by Idempotency-Key; default files in the data folder. */
   readonly sharedAnswers?: () => KeptAnswers | undefined;
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
@@ -150,6 +153,8 @@ class Shell implements HttpShell {
     this.#rules = new AccessRules(settings.access);
     this.#signIns = this.#countFailures(settings.limits, settings.limits.loginFailures);
     this.#clientSignIns = this.#countFailures(settings.limits, settings.limits.loginFailuresPerClient);
+    input.attemptLimits?.add('http', () => this.#signIns);
+    input.attemptLimits?.add('http-clients', () => this.#clientSignIns);
     this.#assets = new Assets(input.publicRoot);
     this.#views = new Views({
       root: input.viewsRoot,

@@ -23,7 +23,7 @@ export class ContentWriter {
     channel: Channel,
     capabilities: Capabilities,
     deadlines: ClientDeadlines,
-    mayEnd: SendOptions['mayEnd'] = undefined,
+    mayEnd?: SendOptions['mayEnd'],
   ) {
     this.#channel = channel;
     this.#deadlines = deadlines;

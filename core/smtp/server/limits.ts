@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { AttemptLimiter, ConcurrentAttempts } from '../../auth/rate.js';
 import { forClient } from '../../auth/password.js';
 import type { Clock } from '../../clock.js';
+import type { AttemptLimits } from '../../contracts/cluster.js';
 import { connectionShares } from '../../net/process-limits.js';
 import { clientKey, isLoopbackAddress } from '../../net/ip-address.js';
 
@@ -35,10 +36,12 @@ export class ClientLimits {
   #sessions = 0;
   readonly #perAddress = new Map<string, number>();
 
-  constructor(settings: ClientLimitSettings, clock: Clock) {
+  /** @param attemptLimits learns of the limit of failed sign-ins */
+  constructor(settings: ClientLimitSettings, clock: Clock, attemptLimits?: Pick<AttemptLimits, 'add'>) {
     this.#clock = clock;
     this.#settings = settings;
     this.#signIns = this.#newSignIns();
+    attemptLimits?.add('smtp', () => this.#signIns);
   }
 
   /** Current sessions, exempt ones included. */

@@ -10,6 +10,7 @@ import { InheritedSockets } from '../../net/inherited-sockets.js';
 import { placeText, sharedPlaces } from '../../net/listening-place.js';
 import { readTlsMaterial, type TlsMaterial, usesServerCertificate } from '../../net/tls-material.js';
 import type { ServerCertificate } from '../../net/server-certificate.js';
+import type { AttemptLimits } from '../../contracts/cluster.js';
 import type { PluginContext } from '../../plugin.js';
 import { startError } from '../../problem.js';
 import type { Spool } from '../../spool/spool.js';
@@ -21,6 +22,8 @@ import { EngineMetrics } from './meter.js';
 
 interface SmtpEngineInput {
   readonly settings: SmtpSettings;
+  /** Learns of the limit of failed sign-ins. */
+  readonly attemptLimits?: Pick<AttemptLimits, 'add'>;
   /** For the greeting and `Received`. */
   readonly hostname: string;
   /** Local domains; mail for `<postmaster>` goes to the first. */
@@ -74,7 +77,7 @@ export function createSmtpEngine(input: SmtpEngineInput): SmtpEngine {
   const { hostname, spool, pipeline, log, clock, folder = '.', sweepMs = 1000 } = input;
   const shared = { hostname, spool, pipeline, clock, log };
   const metrics = new EngineMetrics(input.metrics);
-  const clients = new ClientLimits(input.settings.limits, clock);
+  const clients = new ClientLimits(input.settings.limits, clock, input.attemptLimits);
   const inForce = new ActiveSettings(input.settings, { ...input, folder, domains: input.domains ?? [] });
 
   const make =

@@ -83,7 +83,7 @@ async function delivered(lease: Lease, context: LocalAttemptContext): Promise<Ve
 
 /** The question for those who deliver, and whether it was last answered otherwise than with yes. */
 function askedLease(lease: Lease): { readonly mayCommit: Parcel['mayCommit']; readonly isLost: () => boolean } {
-  const { holds } = lease;
+  const holds = lease.holds?.bind(lease);
   if (holds === undefined) return { mayCommit: undefined, isLost: () => false };
   let isLost = false;
   const mayCommit = (): boolean | Promise<boolean> => {
@@ -92,7 +92,7 @@ function askedLease(lease: Lease): { readonly mayCommit: Parcel['mayCommit']; re
       isLost = !isHeld;
       return isHeld;
     };
-    const answer = holds.call(lease);
+    const answer = holds();
     return typeof answer === 'boolean' ? note(answer) : answer.then(note);
   };
   return { mayCommit, isLost: () => isLost };

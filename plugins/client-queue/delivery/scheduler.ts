@@ -175,7 +175,7 @@ export class Scheduler {
     const limits = this.limits(site);
     const room = pace.room(this.#input.shares.of(site, limits));
     if (room <= 0 && !takesNothing(limits)) {
-      this.#input.shares.use(site, limits, { running: pace.running, waiting: true });
+      this.#input.shares.use(site, limits, { running: pace.running, waiting: true, idleMs: this.#idleMs });
     }
     return pace.isProven ? room : this.#probes.grant(room);
   }
@@ -191,7 +191,7 @@ export class Scheduler {
     }
     // Suspended after they were fetched.
     if (takesNothing(share)) this.#returnAll(pace.unbegun(() => true));
-    shares.use(site, limits, { running: pace.running, waiting: pace.busy > pace.running });
+    shares.use(site, limits, { running: pace.running, waiting: pace.busy > pace.running, idleMs: this.#idleMs });
   }
 
   async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
@@ -266,6 +266,10 @@ export class Scheduler {
     for (const [site, pace] of this.#paces) if (pace.isStale()) this.#paces.delete(site);
     // When few can be dropped, not all are checked again for each new one.
     this.#manyPaces = Math.max(manyPaces, 2 * this.#paces.size);
+  }
+
+  get #idleMs(): number {
+    return this.#input.settings().destination.idleSeconds * 1000;
   }
 
   #share(site: string): PaceLimits {
@@ -343,12 +347,12 @@ class Probes {
 
 /** Limits of single destinations within their site, set by an operator. */
 class DestinationLimits {
-  readonly #input: Pick<SchedulerInput, 'controls' | 'shares' | 'clock'>;
+  readonly #input: Pick<SchedulerInput, 'controls' | 'shares' | 'settings' | 'clock'>;
   readonly #busy = new Map<string, number>();
   /** Those with a rate. */
   readonly #rates = new Map<string, RateAllowance>();
 
-  constructor(input: Pick<SchedulerInput, 'controls' | 'shares' | 'clock'>) {
+  constructor(input: Pick<SchedulerInput, 'controls' | 'shares' | 'settings' | 'clock'>) {
     this.#input = input;
   }
 
@@ -392,7 +396,9 @@ class DestinationLimits {
   }
 
   #report(destination: string, limits: PaceLimits, waiting: boolean): void {
-    this.#input.shares.use(destination, limits, { running: this.#busy.get(destination) ?? 0, waiting });
+    const { shares, settings } = this.#input;
+    const idleMs = settings().destination.idleSeconds * 1000;
+    shares.use(destination, limits, { running: this.#busy.get(destination) ?? 0, waiting, idleMs });
   }
 
   #rateOf(destination: string): RateAllowance {

@@ -82,8 +82,10 @@ export class StsPolicies {
         if (policy.fetchedAt > (this.#kept.peek(domain)?.fetchedAt ?? -1)) this.#kept.set(domain, policy);
       }
     } catch (error) {
-      const fields = { err: error, file: document.place };
-      log.warn(fields, 'the policies of other domains cannot be read, and are fetched anew');
+      log.warn(
+        { err: error, file: document.place },
+        'the policies of other domains cannot be read, and are fetched anew',
+      );
     }
   }
 
@@ -142,8 +144,9 @@ export class StsPolicies {
       }
     } catch (error) {
       this.#unsaved = true;
-      const fields = { err: error, file: document.place };
-      if (!this.#complained) log.warn(fields, 'the policies of other domains cannot be written down');
+      if (!this.#complained) {
+        log.warn({ err: error, file: document.place }, 'the policies of other domains cannot be written down');
+      }
       this.#complained = true;
     }
   }

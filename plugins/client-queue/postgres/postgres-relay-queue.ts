@@ -97,8 +97,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
         if (names === null) this.#scannedAt = -Infinity;
         for (const name of names ?? []) this.#claims.scheduled(name, cluster.clock.now());
       }),
-      // A session that has begun, or a drain that has ended: what is due may be claimed.
-      cluster.onSession(() => this.#claims.signal.scheduled(cluster.clock.now())),
+      // What is due may be claimed again.
+      cluster.onDraining(() => this.#claims.signal.scheduled(cluster.clock.now())),
     );
   }
 

@@ -85,6 +85,77 @@ describe('the attempt limiter', () => {
     assert.ok(limiter.retryAfter('three') > 0);
   });
 
+  test('what other servers have counted counts here, in its window and the next one', () => {
+    const { clock, limiter } = limiterOf();
+    clock.advance(1000);
+    const window = clock.monotonic() - 10_000;
+    limiter.merge('key', [
+      { window, count: 1 },
+      { window: window + 1500, count: 1 },
+    ]);
+    assert.equal(limiter.retryAfter('key'), 0);
+    assert.equal(limiter.record('key'), true);
+    assert.ok(limiter.retryAfter('key') > 0);
+    clock.advance(60);
+    assert.ok(limiter.retryAfter('key') > 0, 'the window before still has a share');
+    clock.advance(60);
+    assert.equal(limiter.retryAfter('key'), 0);
+  });
+
+  test('a later count of other servers takes the place of the one before', () => {
+    const { clock, limiter } = limiterOf();
+    const window = clock.monotonic();
+    for (const count of [1, 2, 2, 2]) limiter.merge('key', [{ window, count }]);
+    assert.equal(limiter.retryAfter('key'), 0);
+    limiter.merge('key', [{ window, count: 3 }]);
+    assert.ok(limiter.retryAfter('key') > 0);
+    limiter.merge('key', []);
+    assert.equal(limiter.retryAfter('key'), 0);
+    limiter.merge('other', []);
+    assert.equal(limiter.size, 1);
+  });
+
+  test('tells which keys were counted here since the last time, not what others have counted', () => {
+    const { clock, limiter } = limiterOf();
+    const began = clock.monotonic();
+    limiter.record('one');
+    assert.deepEqual(limiter.changes(10), [{ key: 'one', window: began, count: 1 }]);
+    assert.deepEqual(limiter.changes(10), []);
+    limiter.merge('three', [{ window: began, count: 2 }]);
+    clock.advance(1);
+    limiter.record('two');
+    limiter.record('one');
+    limiter.record('one');
+    assert.deepEqual(limiter.changes(1), [{ key: 'two', window: began + 1000, count: 1 }]);
+    limiter.forget('one');
+    assert.deepEqual(limiter.changes(10), [{ key: 'one', window: began + 1000, count: 0 }]);
+    for (let n = 0; n < 200; n += 1) limiter.record(`key ${n}`);
+    assert.equal(limiter.changes(1000).length, 100);
+  });
+
+  test('two limiters that tell each other count as one', () => {
+    const clock = new HandClock();
+    const options = { limit: 5, windowSeconds: 60, maxKeys: 100, clock };
+    const [one, other] = [new AttemptLimiter(options), new AttemptLimiter(options)];
+    const tell = () => {
+      for (const { key, ...counted } of one.changes(100)) other.merge(key, [counted]);
+      for (const { key, ...counted } of other.changes(100)) one.merge(key, [counted]);
+    };
+    tell();
+    for (const limiter of [one, one, other, other]) {
+      limiter.record('key');
+      tell();
+      clock.advance(10);
+    }
+    assert.deepEqual([one.retryAfter('key'), other.retryAfter('key')], [0, 0]);
+    one.record('key');
+    tell();
+    assert.ok(one.retryAfter('key') > 0);
+    assert.equal(one.retryAfter('key'), other.retryAfter('key'));
+    clock.advance(120);
+    assert.deepEqual([one.retryAfter('key'), other.retryAfter('key')], [0, 0]);
+  });
+
   test('never grants more than twice the limit in any window', () => {
     fc.assert(
       fc.property(

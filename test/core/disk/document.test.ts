@@ -122,10 +122,8 @@ function sharedDocument() {
       return () => listeners.delete(listener);
     },
   });
-  return {
-    open: () => openStoredDocument(open(), { schema, initial }),
-    ring: () => listeners.forEach((ring) => ring()),
-  };
+  const ring = (): void => listeners.forEach((listener) => listener());
+  return { open: () => openStoredDocument(open(), { schema, initial }), ring, stored: open() };
 }
 
 test('a change is made again on what another server has written meanwhile', async () => {
@@ -144,4 +142,18 @@ test('watchers of a document learn what another server has changed', async () =>
   await other.update((draft) => void draft.names.push('bob'));
   ring();
   assert.deepEqual(await seen, ['bob']);
+});
+
+test('what another server has written and this one does not understand stays, and is not replaced', async () => {
+  const { open, ring, stored } = sharedDocument();
+  const document = await open();
+  await document.update((draft) => void draft.names.push('ann'));
+  await stored.replace('{ "names": [], "newer": true }', 1);
+  ring();
+  await assert.rejects(
+    document.update((draft) => void draft.names.push('bob')),
+    /shared cannot be understood/,
+  );
+  assert.deepEqual(document.data.names, ['ann']);
+  assert.deepEqual(await stored.read(), { text: '{ "names": [], "newer": true }', version: 2 });
 });

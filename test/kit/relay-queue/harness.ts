@@ -13,7 +13,7 @@ export interface TestContext {
 }
 
 /** `test` of `node:test`, or another that registers tests. */
-export type TestRegistrar = (title: string, run: (context: TestContext) => Promise<void>) => void;
+export type TestRegistrar = (title: string, run: (context: TestContext) => Promise<void>) => unknown;
 
 /** An empty queue under test. */
 export interface QueueHarness {
@@ -32,8 +32,8 @@ export interface QueueHarness {
   /** Opens the same queue for another server. Absent where one server at a time has it. */
   another?(): Promise<{
     readonly queue: OpenedRelayQueue;
-    /** That server dies; resolves when the others know. */
-    die(): Promise<void>;
+    /** The store counts that server as dead, as when others have not heard of it; its process goes on and reaches the store. */
+    presumeDead(): Promise<void>;
   }>;
 }
 
@@ -66,9 +66,9 @@ export function memoryMessage(body = 'Subject: hello\r\n\r\nA line.\r\n'): Spool
 }
 
 export const messageOf = async (
-  { message = async (body) => memoryMessage(body) }: Partial<QueueHarness>,
+  { message = (text) => Promise.resolve(memoryMessage(text)) }: Partial<QueueHarness>,
   body?: string,
-) => message(body);
+): Promise<SpooledMessage> => message(body);
 
 /** Accepts an entry. */
 export async function accept(harness: QueueHarness, wishes: EntryWishes = {}, body?: string): Promise<NewEntry> {

@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
 import { text } from 'node:stream/consumers';
+import { ifPermitted } from '../../../core/concurrency.js';
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import { claiming, settlement } from './entries.js';
-import { accept, claimOne, entryOf, type OpenQueueHarness, type QueueHarness, type TestRegistrar } from './harness.js';
+import {
+  accept,
+  claimOne,
+  entryOf,
+  isThe,
+  type OpenQueueHarness,
+  type QueueHarness,
+  type TestRegistrar,
+} from './harness.js';
 
 /** What several servers see of one queue; nothing where each has its own. */
 export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
-  const shared = (title: string, run: (harness: QueueHarness, other: Other) => Promise<void>): void =>
+  const shared = (title: string, run: (harness: QueueHarness, other: Other) => Promise<void>): unknown =>
     test(title, async (t) => {
       const harness = await open(t);
       const other = await harness.another?.();
@@ -44,23 +54,24 @@ export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
     assert.equal((await entryOf(other, lease.uid)).state, 'bounced');
   });
 
-  shared(
-    'leases of a server that died go to another one, and its own outcomes come too late',
-    async (harness, died) => {
-      const { queue, clock } = harness;
-      const { uid } = await accept(harness);
-      await harness.current?.();
-      const lost = await claimOne({ queue: died.queue, clock });
-      await died.die();
-      assert.equal(await lost.holds?.(), false, 'its holder knows');
-      await queue.housekeep(clock.now());
-      clock.advance(60);
-      const lease = await claimOne(harness);
-      assert.equal(lease.uid, uid);
-      await assert.rejects(died.queue.settle(lost, settlement(lost, 'delivered', { at: clock.now() })));
-      assert.equal((await entryOf(queue, uid)).state, 'active');
-    },
-  );
+  shared('a server that is taken for dead sends nothing more, and its leases go to others', async (harness, other) => {
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
+    await harness.current?.();
+    const lost = await claimOne({ queue: other.queue, clock });
+    assert.equal(await ifPermitted(holding(lost), 5000, () => 'sent'), 'sent');
+    await other.presumeDead();
+    assert.equal(await ifPermitted(holding(lost), 5000, () => 'sent'), undefined);
+    await queue.housekeep(clock.now());
+    clock.advance(60);
+    const lease = await claimOne(harness);
+    assert.deepEqual([lease.uid, (await entryOf(queue, uid)).attempts], [uid, 1]);
+    const at = clock.now();
+    await assert.rejects(other.queue.settle(lost, settlement(lost, 'delivered', { at })), isThe('conflict'));
+    assert.equal((await entryOf(queue, uid)).state, 'active');
+  });
 }
+
+const holding = (lease: Lease) => (): boolean | Promise<boolean> => lease.holds?.() ?? true;
 
 type Other = Awaited<ReturnType<NonNullable<QueueHarness['another']>>>;

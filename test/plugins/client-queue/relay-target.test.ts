@@ -194,7 +194,7 @@ test('a request for a notice of local delivery goes through the queue, and is an
 
 test('a full queue answers 452, and leaves nothing', async (t) => {
   const fixture = await pipelineWithQueue(t);
-  const full = { ...fixture.queue, prepare: () => Promise.reject(problem('unavailable')) };
+  const full = { prepare: () => Promise.reject(problem('unavailable')) };
   const targets = queueTargets({
     queue: full,
     local: { route: () => Promise.resolve(undefined) },

@@ -191,7 +191,7 @@ test('sites that could not be reached are forgotten in time', () => {
 test('a site gets no more than the share of this server, which learns what is used and wanted', async () => {
   let most = 0;
   let changed: (site: string) => void = () => undefined;
-  const uses: { readonly running: number; readonly waiting: boolean }[] = [];
+  const uses: { readonly running: number; readonly waiting: boolean; readonly idleMs: number }[] = [];
   const shares: SiteShares = {
     of: (_, limits) => ({ ...limits, maxConnections: Math.min(most, limits.maxConnections) }),
     use: (site, { maxConnections }, use) => {
@@ -207,16 +207,17 @@ test('a site gets no more than the share of this server, which learns what is us
   const attempt = () => new Promise<AttemptResult>((resolve) => ends.push(() => resolve(answered)));
   const { asked, give } = scheduled({ leases: leasesOf(3), shares, attempt });
   assert.equal(asked[0]?.sites?.room('site:mx'), 0);
-  assert.deepEqual(uses, [{ running: 0, waiting: true }]);
+  const idleMs = 5000;
+  assert.deepEqual(uses, [{ running: 0, waiting: true, idleMs }]);
   most = 1;
   await give();
   assert.equal(ends.length, 1);
-  assert.deepEqual(uses.at(-1), { running: 1, waiting: true });
+  assert.deepEqual(uses.at(-1), { running: 1, waiting: true, idleMs });
   most = 3;
   changed('site:mx');
   assert.equal(ends.length, 3);
-  assert.deepEqual(uses.at(-1), { running: 3, waiting: false });
+  assert.deepEqual(uses.at(-1), { running: 3, waiting: false, idleMs });
   for (const end of ends) end();
   await setImmediate();
-  assert.deepEqual(uses.at(-1), { running: 0, waiting: false });
+  assert.deepEqual(uses.at(-1), { running: 0, waiting: false, idleMs });
 });

@@ -128,7 +128,7 @@ describe(file, () => {
     const tokens = Object.entries(kit).filter(([, value]) => typeof value === 'object' && 'id' in value);
     assert.ok(tokens.length > 8);
     for (const [name] of tokens) {
-      assert.match(sectionOf(text, `### \`${name}\``), new RegExp(`needs: \\{ ${name} \\}`), name);
+      assert.match(sectionOf(text, `### \`${name}\``), new RegExp(`(?:needs|provides): \\{ ${name} \\}`), name);
     }
   });
 

@@ -7,6 +7,7 @@ import { migrate } from '../../../../plugins/cluster/schema.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
 import { HandClock } from '../../../support/hand-clock.js';
+import { until } from '../../../support/until.js';
 import { Postgres } from '../../../support/postgres.js';
 import { systemClock } from '../../../../core/clock.js';
 
@@ -35,7 +36,7 @@ export function postgresQueues(server: () => Postgres) {
       const cluster = new ClusterNode({
         settings: {
           database: { hosts: [server().folder], name, user: 'postgres', tls: 'off' },
-          sessionSeconds: 30,
+          sessionSeconds: 2,
         },
         node,
         instance,
@@ -52,6 +53,7 @@ export function postgresQueues(server: () => Postgres) {
         mayEnd: { value: (session: string) => cluster.mayEnd(session) },
         ring: { value: (topic: string, names: readonly string[]) => cluster.ring(topic, names) },
         onRing: { value: (topic: string, listener: () => void) => cluster.onRing(topic, listener) },
+        onDraining: { value: (listener: () => void) => cluster.onDraining(listener) },
         onSession: { value: (listener: () => void) => cluster.onSession(listener) },
       });
       const queue = new PostgresRelayQueue({
@@ -95,7 +97,12 @@ export function postgresQueues(server: () => Postgres) {
       },
       another: async () => {
         const other = await start('two', 'second');
-        return { queue: other.queue, die: () => other.node.leave() };
+        const presumeDead = async (): Promise<void> => {
+          const session = other.node.session ?? '';
+          await server().psql(`update postern.session set dead = true where key = '${session}'`, name);
+          await until('it knows', () => (other.node.session === session ? undefined : true));
+        };
+        return { queue: other.queue, presumeDead };
       },
     };
     return harness;

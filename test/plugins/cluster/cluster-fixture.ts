@@ -1,0 +1,54 @@
+import pg from 'pg';
+import { systemClock } from '../../../core/clock.js';
+import { ClusterNode } from '../../../plugins/cluster/node.js';
+import { migrate } from '../../../plugins/cluster/schema.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
+import type { Postgres } from '../../support/postgres.js';
+import { until } from '../../support/until.js';
+
+/** Fills the database that all others are copies of. */
+export async function fillTables(url: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await migrate(client);
+  await client.end();
+}
+
+interface NodeWishes {
+  readonly node?: string;
+  readonly instance?: string;
+  readonly sessionMs?: number;
+  readonly clock?: typeof systemClock;
+  /** Port of a proxy in front of the database. */
+  readonly port?: number;
+}
+
+/** A node over the template database; joins when it is told to. */
+export function nodeOf(server: Postgres, wishes: NodeWishes = {}) {
+  const { node = 'mx1', instance = node, sessionMs = 2000, clock = systemClock, port } = wishes;
+  const { log, sentences } = rememberingLog();
+  const made = new ClusterNode({
+    settings: {
+      database: {
+        hosts: [port === undefined ? `${server.folder}:${server.port || 5432}` : `127.0.0.1:${port}`],
+        name: 'template',
+        user: 'postgres',
+        tls: 'off',
+      },
+      sessionSeconds: sessionMs / 1000,
+    },
+    node,
+    instance,
+    clock,
+    log,
+    report: () => ({}),
+  });
+  return Object.assign(made, { sentences });
+}
+
+export const emptyTables =
+  'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document';
+
+export async function untilTrue(what: string, check: () => boolean | Promise<boolean>): Promise<void> {
+  await until(what, async () => (await check()) || undefined);
+}

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import type { PaceLimits } from '../../../core/contracts/cluster.js';
+import { DatabaseDocuments } from '../../../plugins/cluster/database-documents.js';
+import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
+import { NodeShares } from '../../../plugins/cluster/site-shares.js';
+import { documentsContract, siteSharesContract } from '../../support/cluster-contracts.js';
+import { type Ending, suiteEnding } from '../../support/ending.js';
+import { skipWithout } from '../../support/peers.js';
+import { Postgres } from '../../support/postgres.js';
+
+import { emptyTables, fillTables, nodeOf, untilTrue } from './cluster-fixture.js';
+
+describe('what nodes share', { skip: skipWithout('postgres') }, () => {
+  let server: Postgres;
+  const ending = suiteEnding();
+  before(async () => {
+    server = await Postgres.start(ending, { fill: fillTables });
+  });
+
+  async function joined(t: Ending, node: string) {
+    const made = nodeOf(server, { node });
+    await made.join();
+    t.after(() => made.leave());
+    return made;
+  }
+  let count = 0;
+  const fresh = async (): Promise<void> => void (await server.psql(emptyTables, 'template'));
+
+  documentsContract('the database', async (t) => {
+    await fresh();
+    return async () => new DatabaseDocuments(await joined(t, `d${(count += 1)}`));
+  });
+
+  siteSharesContract('nodes', async (t) => {
+    await fresh();
+    return async () => new NodeShares(await joined(t, `s${(count += 1)}`));
+  });
+
+  test('a document that another node has changed is told within a second', async (t) => {
+    await fresh();
+    const [one, other] = [new DatabaseDocuments(await joined(t, 'a')), new DatabaseDocuments(await joined(t, 'b'))];
+    let told = 0;
+    one.get('x').watch(() => (told += 1));
+    await untilTrue('the doorbell listens', async () => {
+      await other.get('x').replace('text', (await other.get('x').read())?.version);
+      return told > 0;
+    });
+    assert.equal((await one.get('x').read())?.text, 'text');
+  });
+
+  test('a duty is of one node, and goes to another one when that leaves', async (t) => {
+    await fresh();
+    const [first, second] = [nodeOf(server, { node: 'a' }), await joined(t, 'b')];
+    await first.join();
+    const [one, other] = [new NodeDuties(first), new NodeDuties(second)];
+    for (const duties of [one, other]) assert.equal(duties.has('x'), false, 'nobody has it before it was asked for');
+    await one.take();
+    await other.take();
+    assert.deepEqual([one.has('x'), other.has('x')], [true, false]);
+    await first.leave();
+    await other.take();
+    assert.deepEqual([one.has('x'), other.has('x')], [false, true]);
+  });
+
+  const limits: PaceLimits = { maxConnections: 10, ratePerMinute: undefined, suspended: false };
+  const site = 'site:mx.example.org';
+
+  test('nodes never have more of a site than its limit, and the second one gets its part', async (t) => {
+    await fresh();
+    const nodes = [new NodeShares(await joined(t, 'a')), new NodeShares(await joined(t, 'b'))];
+    const share = (nth: number): number => nodes[nth]?.of(site, limits).maxConnections ?? 0;
+    const granted = async (): Promise<number> =>
+      Number(await server.psql('select coalesce(sum(connections), 0) from postern.share', 'template'));
+    const work = (nth: number): void =>
+      nodes[nth]?.use(site, limits, { running: share(nth), waiting: true, idleMs: 50 });
+    work(0);
+    await untilTrue('the first has all', () => share(0) === 10);
+    await untilTrue('the second has half', async () => {
+      work(0);
+      work(1);
+      for (const one of nodes) await one.look();
+      assert.ok((await granted()) <= 10);
+      assert.ok(share(0) + share(1) <= 10);
+      return share(1) === 5;
+    });
+    assert.equal(share(0), 5);
+  });
+
+  test('a site with one connection has one in the whole cluster, and the next node gets it when it is free', async (t) => {
+    await fresh();
+    const only = { ...limits, maxConnections: 1 };
+    const first = nodeOf(server, { node: 'a' });
+    await first.join();
+    const [one, other] = [new NodeShares(first), new NodeShares(await joined(t, 'b'))];
+    const use = { running: 0, waiting: true, idleMs: 0 };
+    one.use(site, only, use);
+    await untilTrue('the first has it', () => one.of(site, only).maxConnections === 1);
+    other.use(site, only, use);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    assert.equal(other.of(site, only).maxConnections, 0);
+    await first.leave();
+    assert.equal(one.of(site, only).maxConnections, 0, 'its session has ended');
+    await untilTrue('the second has it', async () => {
+      await other.look();
+      return other.of(site, only).maxConnections === 1;
+    });
+  });
+});

@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { before, beforeEach, describe, test } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
+import { suiteEnding } from '../../support/ending.js';
+import { skipWithout } from '../../support/peers.js';
+import { Postgres } from '../../support/postgres.js';
+import { Proxy } from '../../support/proxy.js';
+
+import { emptyTables, fillTables, nodeOf, untilTrue } from './cluster-fixture.js';
+
+describe('the session of a node', { skip: skipWithout('postgres') }, () => {
+  let server: Postgres;
+  const ending = suiteEnding();
+  before(async () => {
+    server = await Postgres.start(ending, { fill: fillTables, tcp: true });
+  });
+  beforeEach(async () => {
+    await server.psql(emptyTables, 'template');
+  });
+  const dead = (key: string): Promise<string> =>
+    server.psql(`select dead from postern.session where key = '${key}'`, 'template');
+
+  test('beats, and the fence says yes', async (t) => {
+    const node = nodeOf(server);
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    assert.match(key, /^mx1:\d+$/);
+    assert.equal(await node.mayEnd(key), true);
+    assert.equal(node.mayEnd(key), true, 'a fresh answer is kept');
+    assert.equal(await node.mayEnd('mx1:0'), false);
+    const beat = (): Promise<string> => server.psql('select beat from postern.session', 'template');
+    const before = await beat();
+    await untilTrue('it has beaten', async () => (await beat()) > before);
+    assert.ok(Math.abs(node.clock.now() - Date.now()) < 1000, 'it has the time of the database');
+  });
+
+  test('a node that was declared dead may send nothing, and joins anew', async (t) => {
+    const node = nodeOf(server);
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    await server.psql('update postern.session set dead = true', 'template');
+    await untilTrue('the fence says no', async () => !(await node.mayEnd(key)));
+    await untilTrue('it has joined again', () => node.session !== undefined && node.session !== key);
+    assert.equal(await node.mayEnd(key), false);
+    assert.equal(node.fenced, 1);
+  });
+
+  test('a second start of the same data folder ends the first session at once', async (t) => {
+    const [one, other] = [nodeOf(server), nodeOf(server)];
+    await one.join();
+    t.after(() => one.leave());
+    const key = one.session ?? '';
+    await other.join();
+    t.after(() => other.leave());
+    assert.equal(await dead(key), 't');
+  });
+
+  test('another server with the name of a living node is refused, and takes over when that one is silent', async (t) => {
+    const [one, other] = [nodeOf(server), nodeOf(server, { instance: 'other' })];
+    await one.join();
+    await assert.rejects(other.join(), /Another server of the cluster calls itself mx1/);
+    await other.leave();
+    await one.leave();
+    await server.psql('update postern.session set dead = false', 'template');
+    const third = nodeOf(server, { instance: 'third' });
+    await third.join();
+    t.after(() => third.leave());
+    assert.match(third.session ?? '', /^mx1:/);
+  });
+
+  test('a node whose network is silent stops before the others declare it dead', async (t) => {
+    const proxy = await Proxy.start(t, server.port);
+    const [cut, other] = [nodeOf(server, { port: proxy.port }), nodeOf(server, { node: 'mx2' })];
+    await cut.join();
+    await other.join();
+    t.after(async () => {
+      await cut.leave();
+      await other.leave();
+    });
+    const key = cut.session ?? '';
+    assert.equal(await cut.mayEnd(key), true);
+    proxy.silence();
+    await untilTrue('the node has no session', () => cut.session === undefined);
+    assert.equal(await dead(key), 'f', 'the others wait longer');
+    assert.equal(await cut.mayEnd(key), false);
+    await untilTrue('the other one has declared it dead', async () => (await dead(key)) === 't');
+    proxy.heal();
+    await untilTrue('it has joined again', () => cut.session !== undefined);
+    assert.notEqual(cut.session, key);
+  });
+
+  test('a machine that slept may send nothing before its next beat', async (t) => {
+    let asleep = 0;
+    const clock = { now: () => systemClock.now() + asleep, monotonic: () => systemClock.monotonic() };
+    const node = nodeOf(server, { clock, sessionMs: 30_000 });
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    assert.equal(await node.mayEnd(key), true);
+    asleep = 20_000;
+    assert.equal(await node.mayEnd(key), false);
+  });
+
+  test('after an outage of the database nobody is declared dead for it', async (t) => {
+    const [one, other] = [nodeOf(server), nodeOf(server, { node: 'mx2' })];
+    await one.join();
+    await other.join();
+    t.after(async () => {
+      await one.leave();
+      await other.leave();
+    });
+    await server.stop('immediate');
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    await server.start();
+    await untilTrue('both have joined again', () => one.session !== undefined && other.session !== undefined);
+    const said = [...one.sentences, ...other.sentences].filter((sentence) => sentence.includes('counts as dead'));
+    assert.deepEqual(said, []);
+  });
+});
