@@ -18,10 +18,12 @@ const usage = [
   'postern cluster forget NODE                    a dead node is not listed any more',
 ] as const;
 
-type Input = CommandInput<ClusterSettings>;
+/** Empty on a server without a cluster. */
+type Options = Partial<ClusterSettings>;
+type Input = CommandInput<Options>;
 
 /** `postern cluster …`. With a running server it asks that one, so that its audit trail has it. */
-export const clusterCommand: Command<ClusterSettings> = {
+export const clusterCommand: Command<Options> = {
   name: 'cluster',
   summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget',
   usage,
@@ -178,7 +180,7 @@ async function status(input: Input): Promise<void> {
   const state =
     owner === undefined
       ? await connected(input, asServer(input), (ask, { host }) =>
-          readCluster({ ask, host, node: options.node ?? '', sessionSeconds: options.sessionSeconds }),
+          readCluster({ ask, host, node: options.node ?? '', sessionSeconds: options.sessionSeconds ?? 30 }),
         )
       : answered(await owner('GET', '/cluster'), ClusterAnswer);
   if (flags?.has('json') === true) {

@@ -16,7 +16,7 @@ import {
 const oldSnapshotSeconds = 600;
 
 /** The database of the cluster, asked as the role of the servers. */
-export const clusterCheck: DoctorCheck<ClusterSettings> = {
+export const clusterCheck: DoctorCheck<Partial<ClusterSettings>> = {
   group: 'Cluster',
   name: 'cluster',
   async run({ options: { database: settings }, clock }) {

@@ -6,7 +6,7 @@ import { isProblem } from '../../core/problem.js';
 import { refusalOf } from './connect.js';
 import { Database, isConflict } from './database.js';
 import { Doorbell } from './doorbell.js';
-import type { ClusterSettings, DatabaseSettings } from './options.js';
+import type { ClusterSettings } from './options.js';
 import { complaintOf, ownVersion } from './schema.js';
 import { unsafeSettings } from './server-state.js';
 import { Session } from './session.js';
@@ -16,7 +16,7 @@ const mostTries = 3;
 const nextHostMs = 150;
 
 interface NodeInput {
-  readonly settings: ClusterSettings & { readonly database: DatabaseSettings };
+  readonly settings: ClusterSettings;
   readonly node: string;
   readonly instance: string;
   readonly clock: Clock;

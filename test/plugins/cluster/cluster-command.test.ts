@@ -78,7 +78,7 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
   });
 
   test('init --print prints what psql takes, without a database', async () => {
-    const { output, status } = await cluster('init --print', { sessionSeconds: 30 });
+    const { output, status } = await cluster('init --print', {});
     assert.equal(status, 0);
     assert.match(output, /\\password postern_app/);
     await server.psql('create database printed');
@@ -122,7 +122,7 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
   test('wrong usage ends with 2, and a refusal with 1 and a sentence', async () => {
     for (const words of ['', 'drain', 'status more', 'status --print', 'init --json', 'nothing'])
       assert.equal((await cluster(words, settings())).status, 2, words);
-    const alone = await cluster('status', { sessionSeconds: 30 });
+    const alone = await cluster('status', {});
     assert.deepEqual([alone.status, alone.error.split(':')[0]], [1, 'There is no cluster']);
     const wrong = await cluster('status', settings({ password: 'wrong' }));
     assert.match(wrong.error, /^The database refuses the password of postern_app/);
@@ -140,9 +140,7 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
       const input = { options, clock: systemClock } as unknown as Parameters<typeof clusterCheck.run>[0];
       return (await clusterCheck.run(input)).map(({ state, is }) => `${state}: ${is}`);
     };
-    assert.deepEqual(await find({ sessionSeconds: 30 }), [
-      'skipped: There is no cluster: plugins.cluster.database is not set.',
-    ]);
+    assert.deepEqual(await find({}), ['skipped: There is no cluster: plugins.cluster.database is not set.']);
     const found = (await find(settings())).join('\n');
     assert.match(found, /^problem: The database runs with fsync and full_page_writes off/);
     assert.match(found, /ok: The tables have version \d+; this program knows version \d+\./);

@@ -19,7 +19,9 @@ interface State {
 const stateOf = async (site: PluginSite): Promise<State> => (await site.json('/cluster')) as unknown as State;
 
 test('the page of a server that is alone says how a cluster is made; nothing of it can be changed', async (t) => {
-  const site = await openPluginSite(t, clusterPlugin, { configuration: configurationOf([]) });
+  const { unconfigured } = clusterPlugin;
+  assert.ok(unconfigured);
+  const site = await openPluginSite(t, unconfigured, { configuration: configurationOf([]) });
   assert.match(await site.page('/cluster'), /This server is alone.*postern cluster init/s);
   assert.equal((await site.json('/cluster'))['configured'], false);
   const answer = await site.get('/cluster/drain', { method: 'POST', body: new URLSearchParams({ node: 'mx1' }) });

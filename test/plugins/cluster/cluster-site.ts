@@ -3,12 +3,14 @@ import { appendFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pluginCall } from '../../../core/cli/command-line.js';
 import { systemClock } from '../../../core/clock.js';
+import { attemptLimits } from '../../../core/contracts/cluster.js';
 import type { OwnerCall } from '../../../core/contracts/server.js';
+import { provide } from '../../../core/contracts/service.js';
 import { exitStatusOf, isProblem, isStartError } from '../../../core/problem.js';
 import { clusterCommand } from '../../../plugins/cluster/cluster-command.js';
 import { clusterPlugin } from '../../../plugins/cluster/index.js';
 import { ClusterNode } from '../../../plugins/cluster/node.js';
-import { ClusterOptions, type ClusterSettings, type DatabaseSettings } from '../../../plugins/cluster/options.js';
+import { ClusterOptions, type ClusterSettings } from '../../../plugins/cluster/options.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../support/ending.js';
 import type { Postgres } from '../../support/postgres.js';
@@ -39,14 +41,8 @@ export async function offerTls(
   await server.psql('select pg_reload_conf()');
 }
 
-export const settingsOf = (
-  database: object,
-  rest: object = {},
-): ClusterSettings & { readonly database: DatabaseSettings } => {
-  const settings = ClusterOptions.parse({ node: 'mx1', sessionSeconds: 2, database, ...rest });
-  if (settings.database === undefined) throw new Error('no database');
-  return { ...settings, database: settings.database };
-};
+export const settingsOf = (database: object, rest: object = {}): ClusterSettings =>
+  ClusterOptions.parse({ node: 'mx1', sessionSeconds: 2, database, ...rest });
 
 interface Said {
   readonly status: 0 | 1 | 2;
@@ -57,7 +53,7 @@ interface Said {
 /** `postern cluster …`, with what is typed. Without `owner` no server runs. */
 export async function cluster(
   words: string,
-  options: ClusterSettings,
+  options: Partial<ClusterSettings>,
   { answers = [], owner }: { readonly answers?: readonly string[]; readonly owner?: OwnerCall } = {},
 ): Promise<Said> {
   const printed: string[] = [];
@@ -79,7 +75,12 @@ export async function cluster(
 }
 
 export function openClusterSite(test: Ending, options: object): Promise<PluginSite> {
-  return openPluginSite(test, clusterPlugin, { options, configuration: configurationOf([]), clock: systemClock });
+  return openPluginSite(test, clusterPlugin, {
+    options,
+    configuration: configurationOf([]),
+    clock: systemClock,
+    lent: [provide(attemptLimits, { add: () => () => undefined, all: () => new Map() })],
+  });
 }
 
 /** Another node of the cluster, as the database sees it. It dies silently when the test ends, or before. */
