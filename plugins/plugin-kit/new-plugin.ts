@@ -238,6 +238,7 @@ export const takenNames: readonly string[] = [
   'cache',
   'client',
   'client-queue',
+  'cluster',
   'config',
   'docs',
   'drafts',

@@ -38,6 +38,7 @@ import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, waitingDestinations } from './entry-search.js';
+import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
 import { Turns } from './turns.js';
 
@@ -53,6 +54,7 @@ export interface PostgresQueueInput {
   readonly patienceMs: number;
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
+  readonly meter?: QueueMeter;
 }
 
 /** The relay queue in the database that several nodes share. */
