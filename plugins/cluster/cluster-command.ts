@@ -143,11 +143,11 @@ async function connected<T>(
   as: As,
   work: (ask: Ask, on: { readonly client: pg.Client; readonly host: string }) => Promise<T>,
 ): Promise<T> {
-  const { connectTo, refusalOf } = await import('./connect.js');
+  const { askOn, connectTo, refusalOf } = await import('./connect.js');
   const askPassword = as.askPassword ?? ((): Promise<string> => answer(terminal, as.user));
   const on = await connectTo({ ...as, askPassword: as.password === undefined ? askPassword : undefined });
   try {
-    return await work(async (text, values = []) => (await on.client.query(text, [...values])).rows, on);
+    return await work(askOn(on.client), on);
   } catch (error) {
     const { code } = error as { readonly code?: unknown };
     if (code === '42P01' || code === '3F000')

@@ -1,7 +1,9 @@
 import pg from 'pg';
+import type { SqlRow } from '../../core/contracts/cluster.js';
 import { startError } from '../../core/problem.js';
 import { addressOf } from './database.js';
 import type { DatabaseSettings } from './options.js';
+import type { Ask } from './server-state.js';
 
 const connectTimeoutMs = 5000;
 const queryTimeoutMs = 15_000;
@@ -27,6 +29,8 @@ export function refusalOf(error: unknown, { user }: Pick<DatabaseSettings, 'user
   const text = message ?? '';
   if (code === '28P01')
     return `The database refuses the password of ${user}. See plugins.cluster.database.password; postern cluster init sets it.`;
+  if (code === '28000' && text.includes('does not exist'))
+    return `The database has no role ${user}. Make it: postern cluster init`;
   if (code === '28000') return `The database refuses the role ${user}: ${text}. See pg_hba.conf of the database.`;
   if (code === '3D000') return `The ${text}. Make it: postern cluster init`;
   if (code === '42501')
@@ -53,6 +57,12 @@ interface Connecting {
   /** Another one than in the settings. */
   readonly database?: string;
 }
+
+/** Asks on one connection. */
+export const askOn =
+  (client: pg.Client): Ask =>
+  async <R extends SqlRow>(text: string, values: readonly unknown[] = []) =>
+    (await client.query<R>(text, [...values])).rows;
 
 /** A connection of a command. It belongs to whoever asked. */
 export interface Connected {

@@ -21,12 +21,12 @@ export const clusterCheck: DoctorCheck<Partial<ClusterSettings>> = {
   name: 'cluster',
   async run({ options: { database: settings }, clock }) {
     if (settings === undefined) return [skipped('There is no cluster: plugins.cluster.database is not set.')];
-    const { connectTo } = await import('./connect.js');
+    const { askOn, connectTo } = await import('./connect.js');
     const { user, password, tls, hosts } = settings;
     try {
       const { client, host } = await connectTo({ settings, user, password });
       try {
-        const ask: Ask = async (text, values = []) => (await client.query(text, [...values])).rows;
+        const ask = askOn(client);
         const before = clock.now();
         const [row] = await ask<Settings & { now: number }>(
           `select s.*, extract(epoch from clock_timestamp())::float8 * 1000 as now from (${settingsText}) s`,

@@ -25,7 +25,7 @@ describe('the example of a cluster', () => {
     assert.deepEqual([node, database.user, database.password], ['mx1', 'postern_app', 'secret']);
   });
 
-  test('HAProxy takes its file', { skip: skipWithout('haproxy') }, async () => {
+  test('HAProxy takes its file', { skip: skipWithout('haproxy') }, () => {
     const { status, stderr } = spawnSync(
       findPeer('haproxy') ?? '',
       ['-c', '-f', join(deployFolder, 'cluster', 'haproxy.cfg')],
