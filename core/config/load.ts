@@ -85,7 +85,7 @@ export async function loadConfiguration(input: LoadOptions): Promise<LoadedConfi
   if (settings === undefined || forbidden.length > 0)
     throw configurationError([...forbidden, ...complaints], file?.path ?? null);
   const { plugins, site, unloaded } = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
-  const running = plugins.filter((plugin) => isSwitchedOn(plugin, settings));
+  const running = runningOf(plugins, settings);
   // While code could not be loaded, unknown options may be its.
   if (unloaded.length === 0) complaints.push(...unknownPlugins(settings, plugins, places));
   const options = new Map(
@@ -157,8 +157,10 @@ function layersBelow(file: ConfigFile | undefined, input: LoadOptions): readonly
   return layers.map(({ name, text }) => parseConfigFile(`sync:${name}`, text));
 }
 
-function isSwitchedOn({ name, whenConfigured = false }: Plugin, { plugins }: ServerSettings): boolean {
-  return whenConfigured ? typeof plugins[name] === 'object' : plugins[name] !== false;
+function runningOf(all: readonly Plugin[], { plugins }: ServerSettings): readonly Plugin[] {
+  return all
+    .filter(({ name }) => plugins[name] !== false)
+    .map((plugin) => (typeof plugins[plugin.name] === 'object' ? plugin : (plugin.unconfigured ?? plugin)));
 }
 
 /** The outline of the whole file, with the options of plugins. */

@@ -111,6 +111,10 @@ export interface Cluster {
   readonly clock: Clock;
   /** Of the session of this node; undefined while it has none. Leases belong to it. */
   readonly session: string | undefined;
+  /** An operator wants this node to end its work: it claims nothing, and others have its duties and shares. */
+  readonly draining: boolean;
+  /** Called when `draining` has changed. Returns the undo. */
+  onDraining(listener: () => void): () => void;
   /** Called when a session has begun, and when it has ended. Returns the undo. */
   onSession(listener: () => void): () => void;
   /**

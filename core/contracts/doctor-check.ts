@@ -12,6 +12,7 @@ export const findingGroups = [
   'DNS',
   'TLS',
   'Mail',
+  'Cluster',
   'Server',
 ] as const;
 export type FindingGroup = (typeof findingGroups)[number];

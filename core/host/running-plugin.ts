@@ -135,7 +135,7 @@ export class RunningPlugin {
   }
 
   #refuseMissingServices(): void {
-    const missing = Object.keys(this.plugin.provides).find((key) => this.#result[key] === undefined);
+    const missing = Object.keys(this.plugin.provides).find((key) => !Object.hasOwn(this.#result, key));
     if (missing !== undefined) throw new Error(`setup returned nothing for ${missing}, which it declares in provides`);
   }
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../../core/clock.js';
 import type { Log } from '../../core/log/log.js';
@@ -8,7 +9,8 @@ import type { DatabaseSettings } from './options.js';
 /** The wait for a free connection of a pool does not count: it may be busy for long. */
 class TimedClient extends pg.Client {
   constructor(config: pg.ClientConfig) {
-    super({ ...config, connectionTimeoutMillis: connectTimeoutMs });
+    // The pool hides the password from enumerations.
+    super({ ...config, password: config.password, connectionTimeoutMillis: connectTimeoutMs });
   }
 }
 
@@ -109,7 +111,7 @@ export class Database {
     if (this.#closed) throw problem('unavailable', 'The server stops.');
     const { clock } = this.#input;
     if (clock.monotonic() < this.#notBefore) throw problem('unavailable', { detail: away, cause: this.#fault });
-    const lane = this.#lane(purpose);
+    const lane = this.#openLane(purpose);
     const connecting = lane.pool.connect();
     try {
       const client = await Promise.race([connecting, lane.givenUp]);
@@ -138,6 +140,16 @@ export class Database {
     this.#notBefore = clock.monotonic() + pause;
     for (const lane of this.#lanes.values()) void lane.giveUp();
     this.#lanes.clear();
+  }
+
+  /** @throws Problem `unavailable` when a file of the certificates cannot be read */
+  #openLane(purpose: Purpose): Lane {
+    try {
+      return this.#lane(purpose);
+    } catch (cause) {
+      this.#leave(cause);
+      throw problem('unavailable', { detail: away, cause });
+    }
   }
 
   #lane(purpose: Purpose): Lane {
@@ -197,20 +209,28 @@ async function isWritable(client: pg.PoolClient): Promise<boolean> {
   return results.at(-1)?.rows[0]?.read_only === false;
 }
 
-function addressOf(host: string, { tls }: DatabaseSettings): pg.PoolConfig {
+/** Where and how to connect to one of the servers. Reads the files of the certificates. */
+export function addressOf(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
   if (host.startsWith('/')) {
     const [, folder = host, port = '5432'] = /^(.*?)(?::(\d+))?$/.exec(host) ?? [];
-    return { host: folder, port: Number(port) };
+    return { host: folder, port: Number(port), ssl: false };
   }
   const [, name = '', port = '5432'] = /^\[?(.*?)\]?(?::(\d+))?$/.exec(host) ?? [];
-  if (tls === 'off') return { host: name, port: Number(port) };
+  if (tls === 'off') return { host: name, port: Number(port), ssl: false };
   const file = (path: string | undefined): Buffer | undefined => (path === undefined ? undefined : readFileSync(path));
   const { ca, cert, key } = tls;
   return {
     host: name,
     port: Number(port),
     enableChannelBinding: true,
-    ssl: { rejectUnauthorized: true, ca: file(ca), cert: file(cert), key: file(key), servername: name },
+    ssl: {
+      rejectUnauthorized: true,
+      ca: file(ca),
+      cert: file(cert),
+      key: file(key),
+      host: name,
+      ...(isIP(name) === 0 && { servername: name }),
+    },
   };
 }
 

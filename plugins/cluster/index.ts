@@ -1,54 +1,78 @@
+import { z } from 'zod';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
-import { configuration } from '../../core/contracts/server.js';
 import { keptAnswers } from '../../core/contracts/http-records.js';
+import { configuration } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
-import { definePlugin, type Plugin, type PluginContext } from '../../core/plugin.js';
+import { definePlugin, type Plugin } from '../../core/plugin.js';
 import { startError } from '../../core/problem.js';
+import { clusterCommand } from './cluster-command.js';
+import { exportMetrics } from './cluster-metrics.js';
+import { clusterCheck } from './doctor-check.js';
+import { clusterEndpoints } from './http/routes.js';
 import type { ClusterNode } from './node.js';
 import { ClusterOptions } from './options.js';
+import { clockPlaySeconds } from './server-state.js';
 
-/** Several servers that are one service: they share a PostgreSQL. Runs where it is configured. */
+const name = 'cluster';
+const shown = { commands: [clusterCommand], checks: [clusterCheck] };
+const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' } as const;
+
+/** Several servers that are one service: they share a PostgreSQL. */
 const nodeOfCluster = definePlugin({
-  name: 'cluster',
+  name,
   options: ClusterOptions,
   needs: { configuration, attemptLimits },
   provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
+  ...shown,
   async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provide } = await import('./node-services.js');
-    const { clock, log, onClose } = context;
+    const { clock, log, health, http, onClose } = context;
+    const { sessionSeconds } = options;
     const node = new ClusterNode({
       settings: options,
       node: options.node ?? hostname,
       instance: await nodeIdOf(data),
       clock,
       log,
-      report: () => ({ version, now: clock.now() }),
+      report: () => ({ version }),
     });
+    onClose(() => node.leave());
     const complaint = await node.complaint();
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
-    onClose(() => node.leave());
-    lookAfter(context, node);
+    health.check('cluster', () => healthOf(node));
+    http.navigate(link);
+    http.mount(clusterEndpoints({ node, sessionSeconds }));
+    exportMetrics(context, node, sessionSeconds);
     return { cluster: node, ...(await provide(context, node, limits)) };
   },
 });
 
-export const clusterPlugin: Plugin = { ...nodeOfCluster, whenConfigured: true };
+/** A server without options for a cluster. */
+const alone = definePlugin({
+  name,
+  options: z.strictObject({}),
+  ...shown,
+  reload: 'restart',
+  setup({ http }) {
+    http.navigate(link);
+    http.mount(clusterEndpoints({ node: undefined, sessionSeconds: 0 }));
+    return {};
+  },
+});
 
-function lookAfter({ health, metrics }: PluginContext, node: ClusterNode): void {
-  health.check('cluster', (): HealthReport => {
-    if (node.fault !== undefined) return { status: 'degraded', why: `The database does not answer: ${node.fault}.` };
-    if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.' };
-    return { status: 'up' };
-  });
-  metrics.gauge('cluster_database_up', 'Whether the database of the cluster answers.', [], (gauge) => {
-    gauge.set(node.fault === undefined ? 1 : 0);
-  });
-  metrics.gauge('cluster_fenced_sessions', 'Sessions of this process that ended before it did.', [], (gauge) => {
-    gauge.set(node.fenced);
-  });
+export const clusterPlugin: Plugin = { ...nodeOfCluster, unconfigured: alone };
+
+function healthOf(node: ClusterNode): HealthReport {
+  const page = '/cluster';
+  if (node.fault !== undefined)
+    return { status: 'degraded', why: `The database does not answer: ${node.fault}.`, page };
+  if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.', page };
+  const apart = Math.round(Math.abs(node.clockAheadMs ?? 0) / 1000);
+  if (apart <= clockPlaySeconds) return { status: 'up' };
+  return { status: 'degraded', why: `The clocks of this machine and of the database differ by ${apart} s.`, page };
 }

@@ -12,13 +12,19 @@ export class NodeDuties implements Duties {
 
   has(name: string): boolean {
     this.#asked.add(name);
-    return this.#own?.session === this.#cluster.session && this.#own?.names.has(name) === true;
+    const { session, draining } = this.#cluster;
+    return !draining && this.#own?.session === session && this.#own?.names.has(name) === true;
   }
 
   /** Takes the duties that nobody living has. Called at intervals. */
   async take(): Promise<void> {
-    const { session, database } = this.#cluster;
+    const { session, draining, database } = this.#cluster;
     if (session === undefined || this.#asked.size === 0) return;
+    if (draining) {
+      this.#own = undefined;
+      await database.query('settle', 'delete from postern.duty where session = $1', [session]);
+      return;
+    }
     await database.query(
       'settle',
       `insert into postern.duty (name, session) select unnest($1::text[]), $2

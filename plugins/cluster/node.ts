@@ -2,13 +2,18 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Clock } from '../../core/clock.js';
 import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
 import type { Log } from '../../core/log/log.js';
+import { isProblem } from '../../core/problem.js';
+import { refusalOf } from './connect.js';
 import { Database, isConflict } from './database.js';
 import { Doorbell } from './doorbell.js';
 import type { ClusterSettings } from './options.js';
-import { complaintOf } from './schema.js';
+import { complaintOf, ownVersion } from './schema.js';
+import { unsafeSettings } from './server-state.js';
 import { Session } from './session.js';
 
 const mostTries = 3;
+/** Longer than the first pause after a failed connection. */
+const nextHostMs = 150;
 
 interface NodeInput {
   readonly settings: ClusterSettings;
@@ -24,6 +29,9 @@ export class ClusterNode implements Cluster {
   readonly node: string;
   readonly database: SharedDatabase;
   readonly clock: Clock;
+  readonly #wall: Clock;
+  readonly #user: string;
+  readonly #hosts: number;
   readonly #connections: Database;
   readonly #session: Session;
   readonly #doorbell: Doorbell;
@@ -39,7 +47,23 @@ export class ClusterNode implements Cluster {
       log,
     });
     this.database = new RetryingDatabase(this.#connections);
-    this.#session = new Session({ database: this.#connections, node, instance, sessionMs, clock, log, report });
+    this.#wall = clock;
+    this.#user = settings.database.user;
+    this.#hosts = settings.database.hosts.length;
+    this.#session = new Session({
+      database: this.#connections,
+      node,
+      instance,
+      sessionMs,
+      clock,
+      log,
+      report: () => ({
+        ...report(),
+        schema: ownVersion,
+        fenced: this.fenced,
+        clockAheadMs: this.clockAheadMs ?? null,
+      }),
+    });
     this.#doorbell = new Doorbell({ database: this.#connections, node, log });
     this.clock = {
       monotonic: () => clock.monotonic(),
@@ -50,8 +74,22 @@ export class ClusterNode implements Cluster {
     };
   }
 
+  /** How far the clock of this machine is ahead of that of the database; undefined until it was asked. */
+  get clockAheadMs(): number | undefined {
+    return this.#session.clockOffset === undefined ? undefined : Math.round(this.#wall.now() - this.clock.now());
+  }
+
   get session(): string | undefined {
     return this.#session.key;
+  }
+
+  get draining(): boolean {
+    return this.#session.draining;
+  }
+
+  /** Milliseconds since the last answered beat; undefined without a session. */
+  get beatAgeMs(): number | undefined {
+    return this.#session.beatAgeMs;
   }
 
   /** How often this node had to stop. */
@@ -69,8 +107,25 @@ export class ClusterNode implements Cluster {
     return this.#connections.host;
   }
 
-  /** Why this server cannot work with the tables that are there; undefined when it can, and while nobody knows. */
+  /**
+   * Why this server cannot work with the database: what an operator has to mend. Undefined when it can, and while the
+   * database is only away.
+   */
   async complaint(): Promise<string | undefined> {
+    let refusal: string | undefined;
+    for (let tries = 0; tries < this.#hosts; tries += 1) {
+      if (tries > 0) await pause(nextHostMs);
+      try {
+        return (await unsafeSettings(this.database)) ?? (await this.#ofTables());
+      } catch (error) {
+        const cause = isProblem(error) ? error.cause : error;
+        refusal ??= refusalOf(cause, { user: this.#user });
+      }
+    }
+    return refusal;
+  }
+
+  async #ofTables(): Promise<string | undefined> {
     try {
       const rows = await this.database.query<{ version: number; least_reader: number }>(
         'pages',
@@ -79,7 +134,8 @@ export class ClusterNode implements Cluster {
       return complaintOf(rows[0]);
     } catch (error) {
       const { code } = error as { readonly code?: unknown };
-      return code === '42P01' || code === '3F000' ? complaintOf(undefined) : undefined;
+      if (code === '42P01' || code === '3F000') return complaintOf(undefined);
+      throw error;
     }
   }
 
@@ -93,6 +149,10 @@ export class ClusterNode implements Cluster {
     await this.#session.leave();
     await this.#doorbell.stop();
     await this.#connections.close();
+  }
+
+  onDraining(listener: () => void): () => void {
+    return this.#session.onDraining(listener);
   }
 
   onSession(listener: () => void): () => void {

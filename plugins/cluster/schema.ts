@@ -172,7 +172,10 @@ interface Applied {
 export async function migrate(client: pg.ClientBase): Promise<readonly number[]> {
   await client.query('select pg_advisory_lock($1)', [lockKey]);
   try {
-    await client.query(`create schema if not exists postern;
+    // The owner of the schema need not be allowed to make one.
+    const { rowCount: made } = await client.query("select from pg_namespace where nspname = 'postern'");
+    if (made === 0) await client.query('create schema postern');
+    await client.query(`
       create table if not exists postern.schema (
         version int primary key,
         least_reader int not null,
@@ -221,14 +224,6 @@ async function apply(client: pg.ClientBase, version: number): Promise<void> {
     throw error;
   }
 }
-
-/** What the servers may do with the tables; they alter none. */
-export const grants = `
-grant usage on schema postern to postern_app;
-grant select, insert, update, delete on all tables in schema postern to postern_app;
-revoke insert, update, delete on postern.schema from postern_app;
-grant usage on all sequences in schema postern to postern_app;
-`;
 
 /** Why this server cannot work with those tables; undefined when it can. */
 export function complaintOf(

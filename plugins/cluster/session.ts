@@ -57,9 +57,12 @@ export class Session {
   readonly #others: Observation;
   readonly #stopped = new AbortController();
   readonly #listeners = new Set<() => void>();
+  readonly #drainListeners = new Set<() => void>();
   readonly #question: Question;
   #living: Living | undefined;
   #fenced = 0;
+  /** Kept when the session ends: the next one of this process drains as well. */
+  #draining = false;
   #clockOffset: number | undefined;
   #running: Promise<unknown> | undefined;
 
@@ -81,9 +84,25 @@ export class Session {
     return this.#fenced;
   }
 
+  /** An operator wants it so; read with each beat. */
+  get draining(): boolean {
+    return this.#draining;
+  }
+
   /** Milliseconds by which the clock of the database is ahead of `clock.monotonic()`; undefined until it was asked. */
   get clockOffset(): number | undefined {
     return this.#clockOffset;
+  }
+
+  /** Milliseconds since the last beat that was answered was sent; undefined without a session. */
+  get beatAgeMs(): number | undefined {
+    return this.#living && this.#input.clock.monotonic() - this.#living.beat.sentAt;
+  }
+
+  /** Called when `draining` has changed. Returns the undo. */
+  onDraining(listener: () => void): () => void {
+    this.#drainListeners.add(listener);
+    return () => this.#drainListeners.delete(listener);
   }
 
   /** Called when a session has begun, and when it has ended. Returns the undo. */
@@ -187,9 +206,9 @@ export class Session {
       ]);
       if (others !== 0) throw new NameTaken(node);
       const { rows } = await client.query<{ key: string }>(
-        `insert into postern.session (key, node, instance, report)
-         select $1 || ':' || nextval('postern.session_number'), $1, $2, $3 returning key`,
-        [node, instance, this.#report()],
+        `insert into postern.session (key, node, instance, draining, report)
+         select $1 || ':' || nextval('postern.session_number'), $1, $2, $3, ${withTime('$4')} returning key`,
+        [node, instance, this.#draining, this.#report()],
       );
       return rows[0]?.key;
     });
@@ -222,10 +241,10 @@ export class Session {
 
   async #beat(living: Living): Promise<void> {
     const sent = this.#now();
-    const { rows } = await this.#input.database.query<{ beat: string; now: number }>(
+    const { rows } = await this.#input.database.query<{ beat: string; draining: boolean; now: number }>(
       'fence',
-      `update postern.session set beat = beat + 1, report = $2 where key = $1 and not dead
-       returning beat, extract(epoch from clock_timestamp())::float8 * 1000 as now`,
+      `update postern.session set beat = beat + 1, report = ${withTime('$2')} where key = $1 and not dead
+       returning beat, draining, extract(epoch from clock_timestamp())::float8 * 1000 as now`,
       [living.key, this.#report()],
     );
     const row = rows[0];
@@ -235,6 +254,13 @@ export class Session {
     const { clock } = this.#input;
     this.#clockOffset = row.now - (sent.sentAt + clock.monotonic()) / 2;
     living.beat = { number, ...sent };
+    if (row.draining !== this.#draining) this.#drain(row.draining);
+  }
+
+  #drain(draining: boolean): void {
+    this.#draining = draining;
+    this.#input.log.warn(draining ? 'this node is drained: it claims no mail' : 'this node claims mail again');
+    for (const listener of this.#drainListeners) listener();
   }
 
   /** The session has ended: nothing of it may be sent any more. */
@@ -281,6 +307,10 @@ export class Session {
     return !signal.aborted;
   }
 }
+
+/** A report with the time of the database, from which pages tell the age of a beat. */
+const withTime = (report: string): string =>
+  `${report}::jsonb || jsonb_build_object('beatAt', extract(epoch from clock_timestamp())::float8 * 1000)`;
 
 class NameTaken extends Error {
   constructor(node: string) {

@@ -85,6 +85,10 @@ export class NodeShares implements SiteShares {
   async look(): Promise<void> {
     const now = this.#clock.monotonic();
     for (const [site, share] of this.#shares) {
+      if (this.#cluster.draining) {
+        share.waiting = false;
+        if (share.running < share.allowed) Object.assign(share, { allowed: share.running, fitsSince: now });
+      }
       if (share.waiting && share.granted === 0 && now - share.askedAt >= askAgainMs) this.#ask(site);
       if (share.running * 2 < share.allowed && now - share.lowSince >= halvedAfterMs) {
         share.allowed = share.running === 0 ? 0 : Math.ceil(share.allowed / 2);

@@ -32,6 +32,7 @@ const user = (told: Told): Words => link(field(told, 'username'), 'users', field
 const account = (told: Told): Words => ({ text: field(told, 'username'), href: '/accounts' });
 const destination = (told: Told): Words =>
   link(field(told, 'destination'), 'client', 'destinations', field(told, 'destination'));
+const node = (told: Told): Words => ({ text: field(told, 'node'), href: '/cluster' });
 const quarantined = (told: Told): Words => ({ text: field(told, 'name'), href: '/client/queue/quarantine' });
 
 function mailbox({ entry: { params } }: Told): Words {
@@ -86,6 +87,9 @@ const sentences: Readonly<Record<string, Sentence>> = {
   'add account': (told) => ['added the account ', account(told)],
   'change account': (told) => [`changed ${field(told, 'fields')} of the account `, account(told)],
   'remove account': (told) => ['removed the account ', account(told)],
+  'drain node': (told) => ['drained the node ', node(told)],
+  'undrain node': (told) => ['ended the drain of the node ', node(told)],
+  'forget node': (told) => ['took the dead node ', node(told), ' out of the list'],
   'end sessions': (told) => ['ended ', pluralize(count(told, 'ended'), 'session'), ' of their own'],
   'config.reload': (told) => [
     'reloaded the ',

@@ -244,6 +244,7 @@ export const takenNames: readonly string[] = [
   'cache',
   'client',
   'client-queue',
+  'cluster',
   'config',
   'docs',
   'drafts',

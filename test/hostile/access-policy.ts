@@ -32,8 +32,8 @@ const policy: readonly Rule[] = [
   { match: /^POST \/client\/queue\/recover$/, access: ['admin'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
-  { match: /^GET \/(?:acme|tls-reports)$/, access: ['read'] },
-  { match: /^\w+ \/(?:config|system|logs|audit|sign-ins|accounts|acme)(?:\/|$)/, access: ['admin'] },
+  { match: /^GET \/(?:acme|tls-reports|cluster)$/, access: ['read'] },
+  { match: /^\w+ \/(?:config|system|logs|audit|sign-ins|accounts|acme|cluster)(?:\/|$)/, access: ['admin'] },
 ];
 
 /** A line for each endpoint that has no rule, or another access than its rule says. */

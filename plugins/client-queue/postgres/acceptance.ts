@@ -11,6 +11,7 @@ import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js
 import { normalReason } from '../queue/queued-entry.js';
 import { Batches } from './batches.js';
 import { envelopeText, lanes, numberOf, replyColumns, searchable, turned } from './entry-rows.js';
+import type { QueueMeter } from './queue-meter.js';
 import type { Turns } from './turns.js';
 
 /** Larger messages are written in parts before their entry. */
@@ -33,6 +34,7 @@ interface AcceptanceInput {
   /** Its recipients may be claimed; the lane is written with the next claim. */
   readonly released: (entry: NewEntry) => void;
   readonly counted: (change: number) => void;
+  readonly meter?: QueueMeter | undefined;
 }
 
 interface Accepting {
@@ -65,6 +67,7 @@ export class Acceptance {
       mostWeight: bytesTogether,
       weightOf: ({ content }) => content?.length ?? 0,
       run: (items) => this.#write(items),
+      done: (items, begun) => input.meter?.committed('accept', items, begun),
     });
   }
 

@@ -10,6 +10,8 @@ interface BatchInput<T, R> {
   readonly mostItems: number;
   readonly mostWeight?: number;
   readonly weightOf?: (item: T) => number;
+  /** Told after a batch that went well; `begun` by `performance.now()`. */
+  readonly done?: ((items: number, begun: number) => void) | undefined;
   /** Results in the order of the items. When it rejects, all of them are refused. */
   readonly run: (items: readonly T[]) => Promise<readonly R[]>;
 }
@@ -47,8 +49,10 @@ export class Batches<T, R> {
     const batch = this.#next();
     if (batch.length === 0) return;
     this.#running += 1;
+    const begun = performance.now();
     try {
       const results = await this.#input.run(batch.map(({ item }) => item));
+      this.#input.done?.(batch.length, begun);
       batch.forEach(({ resolve, reject }, index) => {
         const result = results[index];
         if (result === undefined) reject(new Error('a batch has no result for one of its items'));

@@ -3,16 +3,28 @@ import type { Cluster } from '../../../core/contracts/cluster.js';
 import type { RelayQueueStore } from '../../../core/contracts/relay-queue-store.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import { PostgresRelayQueue } from './postgres-relay-queue.js';
+import { queueMeter } from './queue-meter.js';
 
 /** A client that has sent its last dot waits ten minutes for the reply (RFC 5321 §4.5.3.2.6). */
 const patienceMs = 30_000;
 
 /** The queue that the nodes of a cluster share. */
-export function postgresStore({ log, every }: Pick<PluginContext, 'log' | 'every'>, cluster: Cluster): RelayQueueStore {
+export function postgresStore(
+  { log, every, metrics }: Pick<PluginContext, 'log' | 'every' | 'metrics'>,
+  cluster: Cluster,
+): RelayQueueStore {
+  const meter = queueMeter(metrics);
   return {
     clock: cluster.clock,
     open: async ({ bounds }) => {
-      const queue = new PostgresRelayQueue({ cluster, log, bounds, patienceMs, random: (limit) => randomInt(limit) });
+      const queue = new PostgresRelayQueue({
+        cluster,
+        log,
+        bounds,
+        patienceMs,
+        random: (limit) => randomInt(limit),
+        meter,
+      });
       await queue.look();
       every(1, () => queue.look());
       return queue;

@@ -38,6 +38,7 @@ import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, waitingDestinations } from './entry-search.js';
+import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
 import { Turns } from './turns.js';
 
@@ -53,6 +54,7 @@ export interface PostgresQueueInput {
   readonly patienceMs: number;
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
+  readonly meter?: QueueMeter;
 }
 
 /** The relay queue in the database that several nodes share. */
@@ -97,6 +99,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
         if (names === null) this.#scannedAt = -Infinity;
         for (const name of names ?? []) this.#claims.scheduled(name, cluster.clock.now());
       }),
+      // What is due may be claimed again.
+      cluster.onDraining(() => this.#claims.signal.scheduled(cluster.clock.now())),
     );
   }
 
@@ -129,7 +133,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   async claim(options: ClaimOptions): Promise<readonly Lease[]> {
-    if (this.#closed) return [];
+    if (this.#closed || this.#input.cluster.draining) return [];
     return this.#claims.claim(options);
   }
 
@@ -138,7 +142,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   nextDue(): number | null {
-    return this.#claims.nextDue();
+    return this.#input.cluster.draining ? this.#claims.signal.say(null) : this.#claims.nextDue();
   }
 
   onDue(listener: () => void): () => void {

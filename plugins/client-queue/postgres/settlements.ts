@@ -9,6 +9,7 @@ import { type EntryLease, isWaiting, normalReason } from '../queue/queued-entry.
 import { Batches } from './batches.js';
 import type { Claims, HeldLease } from './claims.js';
 import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
+import type { QueueMeter } from './queue-meter.js';
 
 /** Outcomes of one transaction; entries whose leases are taken away together. */
 const together = 200;
@@ -26,6 +27,7 @@ interface SettlementsInput {
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
   readonly committed: (entries: LockedEntries) => void;
+  readonly meter?: QueueMeter | undefined;
 }
 
 interface Settling {
@@ -46,6 +48,7 @@ export class Settlements {
       concurrent: 2,
       mostItems: together,
       run: (items) => this.#write(items),
+      done: (items, begun) => input.meter?.committed('outcome', items, begun),
     });
   }
 
@@ -75,19 +78,23 @@ export class Settlements {
     const { cluster } = this.#input;
     const now = cluster.clock.now();
     const uids = [...new Set(items.map(({ held }) => held.lease.uid))].sort();
-    const { entries, results } = await cluster.database.transaction('settle', async (sql) => {
+    const { entries, results, late } = await cluster.database.transaction('settle', async (sql) => {
       const locked = await LockedEntries.lock(sql, uids, changeDeps);
+      let counted = 0;
       const done = items.map(({ held: { lease }, settlement }): 'settled' | 'conflict' => {
         const rows = locked.get(lease.uid);
         const open = rows && leaseOf(rows, lease.token);
         if (rows === undefined || open === undefined) return 'conflict';
+        if (!rows.leases.some(({ token }) => token === lease.token)) counted += 1;
         locked.change(rows, settleLease(rows.entry, open, settlement, now), now);
         return 'settled';
       });
       await locked.write(sql, now);
-      return { entries: locked, results: done };
+      return { entries: locked, results: done, late: counted };
     });
     this.#input.committed(entries);
+    this.#input.meter?.late('counted', late);
+    this.#input.meter?.late('refused', results.filter((result) => result === 'conflict').length);
     return results;
   }
 
@@ -129,14 +136,16 @@ export class Settlements {
     const { cluster } = this.#input;
     const now = cluster.clock.now();
     const uids = [...new Set(found.map(({ uid }) => uid))].sort();
-    const entries = await cluster.database.transaction('settle', async (sql) => {
+    const { entries, lost } = await cluster.database.transaction('settle', async (sql) => {
       const locked = await LockedEntries.lock(sql, uids, changeDeps);
       const dead = loss.crashed ? await deadSessions(sql) : new Set<string>();
-      for (const rows of locked.values()) loseLeases(locked, rows, { ...loss, dead, now });
+      let taken = 0;
+      for (const rows of locked.values()) taken += loseLeases(locked, rows, { ...loss, dead, now });
       await locked.write(sql, now);
-      return locked;
+      return { entries: locked, lost: taken };
     });
     this.#input.committed(entries);
+    if (loss.crashed) this.#input.meter?.lost(lost);
   }
 
   /** Gives back what the database says is of this session, though this node knows nothing of it. */
@@ -182,16 +191,17 @@ function loseLeases(
   locked: LockedEntries,
   rows: StoredRows,
   { tokens, crashed, due, dead, now }: Loss & { readonly dead: ReadonlySet<string>; readonly now: number },
-): void {
-  let isFirst = true;
+): number {
+  let taken = 0;
   for (const lease of rows.entry.details.leases) {
     const row = rows.leases.find(({ token }) => token === lease.token);
     if (row === undefined || (tokens !== undefined && !tokens.has(lease.token))) continue;
     if (crashed && (row.session === null || !dead.has(row.session))) continue;
-    const moment = { now, due: due(now), crashed: crashed && isFirst, alone: row.lane === lanes.suspect };
+    const moment = { now, due: due(now), crashed: crashed && taken === 0, alone: row.lane === lanes.suspect };
     locked.change(rows, loseLease(rows.entry, lease, moment), now, true);
-    isFirst = false;
+    taken += 1;
   }
+  return taken;
 }
 
 async function deadSessions(sql: SqlTransaction): Promise<ReadonlySet<string>> {

@@ -49,9 +49,11 @@ export function postgresQueues(server: () => Postgres) {
       Object.defineProperties(timed, {
         clock: { value: clock },
         session: { get: () => cluster.session },
+        draining: { get: () => cluster.draining },
         mayEnd: { value: (session: string) => cluster.mayEnd(session) },
         ring: { value: (topic: string, names: readonly string[]) => cluster.ring(topic, names) },
         onRing: { value: (topic: string, listener: () => void) => cluster.onRing(topic, listener) },
+        onDraining: { value: (listener: () => void) => cluster.onDraining(listener) },
         onSession: { value: (listener: () => void) => cluster.onSession(listener) },
       });
       const queue = new PostgresRelayQueue({

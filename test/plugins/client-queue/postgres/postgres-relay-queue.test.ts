@@ -1,8 +1,12 @@
+import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { relayQueueContract } from '../../../kit/relay-queue/contract.js';
+import { claiming } from '../../../kit/relay-queue/entries.js';
+import { accept } from '../../../kit/relay-queue/harness.js';
 import { suiteEnding } from '../../../support/ending.js';
 import { skipWithout } from '../../../support/peers.js';
 import { Postgres } from '../../../support/postgres.js';
+import { until } from '../../../support/until.js';
 import { fillTables, postgresQueues } from './postgres-fixture.js';
 
 describe('the queue in PostgreSQL', { skip: skipWithout('postgres') }, () => {
@@ -15,4 +19,28 @@ describe('the queue in PostgreSQL', { skip: skipWithout('postgres') }, () => {
     test,
     postgresQueues(() => server),
   );
+
+  test('a node that is drained claims nothing, another one does, and it claims again afterwards', async (t) => {
+    const harness = await postgresQueues(() => server)(t);
+    const { queue, clock } = harness;
+    const drain = (draining: boolean) =>
+      server.psql(`update postern.session set draining = ${draining} where node = 'one'`, 'template');
+    await accept(harness);
+    await drain(true);
+    await until('it drains', () => (queue.nextDue() === null ? true : undefined));
+    assert.deepEqual(await queue.claim(claiming(clock.now())), []);
+    await accept(harness);
+    await harness.current?.();
+    const { queue: other } = (await harness.another?.()) ?? assert.fail();
+    await harness.current?.();
+    assert.equal((await other.claim(claiming(clock.now()))).length, 2);
+    const told = new Promise<void>((resolve) => queue.onDue(resolve));
+    await drain(false);
+    await told;
+    const { uid } = await accept(harness, { to: ['rcpt@two.example'] });
+    assert.deepEqual(
+      (await queue.claim(claiming(clock.now()))).map((lease) => lease.uid),
+      [uid],
+    );
+  });
 });

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import type { Browser } from 'playwright-core';
+import { fillTables } from '../plugins/client-queue/postgres/postgres-fixture.js';
+import { joined, settingsOf } from '../plugins/cluster/cluster-site.js';
+import { suiteEnding } from '../support/ending.js';
+import { type InProcessServer, startInProcess } from '../support/in-process-server.js';
+import { skipWithout } from '../support/peers.js';
+import { Postgres } from '../support/postgres.js';
+import { freeListeners } from '../support/server-process.js';
+import { until } from '../support/until.js';
+import { accessibilityFaults, launchBrowser, overflow, visit } from './browser.js';
+
+const screenshots = process.env['POSTERN_SCREENSHOTS'];
+
+describe('the page of a cluster in a browser', { skip: skipWithout('postgres') || skipWithout('chromium') }, () => {
+  const ending = suiteEnding();
+  let postgres: Postgres;
+  let server: InProcessServer;
+  let browser: Browser;
+  before(async () => {
+    postgres = await Postgres.start(ending, { durable: true, fill: fillTables });
+    await postgres.database('page');
+    const database = { hosts: [postgres.folder], name: 'page', user: 'postgres', tls: 'off' };
+    const cluster = JSON.stringify({ node: 'mx1', sessionSeconds: 5, database });
+    server = await startInProcess(
+      ending,
+      `{ smtp: { listeners: ${freeListeners} }, plugins: { cluster: ${cluster} } }`,
+    );
+    await joined(ending, settingsOf(database, { node: 'mx2', sessionSeconds: 5 }), '0.0.9');
+    const dead = await joined(
+      ending,
+      settingsOf(database, { node: 'mx3-in-another-hall.example.org', sessionSeconds: 5 }),
+    );
+    await dead.leave();
+    browser = await launchBrowser(ending);
+  });
+
+  const looked = async (name: string): Promise<void> => {
+    for (const width of [1280, 320])
+      for (const colorScheme of ['light', 'dark'] as const) {
+        const { context, page, misdeeds } = await visit(browser, server.base, { width, colorScheme });
+        await page.goto('/cluster');
+        const faults = await accessibilityFaults(
+          page,
+          width === 1280 && colorScheme === 'light' ? 'everything' : 'layout',
+        );
+        assert.deepEqual(faults, [], `${name} at ${width}, ${colorScheme}`);
+        assert.deepEqual(misdeeds, { complaints: [], escapes: [] });
+        const wide = await overflow(page);
+        assert.equal(wide, 0, `${name} is wider than ${width}`);
+        const file = `cluster-${name}-${width}-${colorScheme}.png`;
+        if (screenshots !== undefined) await page.screenshot({ path: join(screenshots, file), fullPage: true });
+        await context.close();
+      }
+  };
+
+  test('shows three nodes, one of them dead, and is drawn again where the focus stays', async () => {
+    await looked('nodes');
+    const { context, page } = await visit(browser, server.base);
+    await page.goto('/cluster');
+    const button = page.getByRole('button', { name: 'Drain mx2' });
+    await button.focus();
+    await page.waitForResponse((response) => response.url().endsWith('/cluster') && response.ok());
+    await until('it is drawn again', async () => (await page.locator('.htmx-request').count()) === 0 || undefined);
+    assert.equal(await page.evaluate('document.activeElement.id'), 'act-mx2');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'End the drain of mx2' }).waitFor();
+    await page.getByRole('button', { name: 'Forget mx3-in-another-hall.example.org' }).click();
+    await until(
+      'the dead node is gone',
+      async () => (await page.locator('#nodes').getByText('mx3-in').count()) === 0 || undefined,
+    );
+    await context.close();
+  });
+
+  test('says that the database is away', async () => {
+    await postgres.stop('immediate');
+    await until(
+      'the fault is known',
+      async () => ((await server.admin.json('/cluster')) as { fault: string | null }).fault ?? undefined,
+    );
+    await looked('away');
+    await postgres.start();
+  });
+});
