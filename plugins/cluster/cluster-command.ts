@@ -10,12 +10,12 @@ import { ownVersion } from './schema.js';
 import { type Ask, forgetNode, setDraining } from './server-state.js';
 
 const usage = [
-  'postern cluster init [--user NAME] [--print]   make roles and schema in the database, as a superuser; or print the SQL',
-  'postern cluster migrate [--user NAME]          make the tables, or bring them to the version of this program',
-  'postern cluster status [--json]                nodes and database',
-  'postern cluster drain NODE                     the node takes nothing more from the queue',
-  'postern cluster undrain NODE                   it takes mail from the queue again',
-  'postern cluster forget NODE                    a dead node is not listed any more',
+  'postern cluster init [--user NAME] [--print] [--json]   make roles and schema in the database, as a superuser; or print the SQL',
+  'postern cluster migrate [--user NAME] [--json]          make the tables, or bring them to the version of this program',
+  'postern cluster status [--json]                         nodes and database',
+  'postern cluster drain NODE [--json]                     the node takes nothing more from the queue',
+  'postern cluster undrain NODE [--json]                   it takes mail from the queue again',
+  'postern cluster forget NODE [--json]                    a dead node is not listed any more',
 ] as const;
 
 /** Empty on a server without a cluster. */
@@ -36,7 +36,7 @@ export const clusterCommand: Command<Options> = {
     const [word = '', ...words] = input.args;
     const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
     if (action === undefined || words.length !== action.words) throw usageError(usage);
-    const given = [...(input.flags ?? []), ...Object.keys(input.values)];
+    const given = Object.keys(input.values);
     if (given.some((flag) => !(action.flags ?? []).includes(flag))) throw usageError(usage);
     await action.run(input, words[0] ?? '');
   },
@@ -52,7 +52,7 @@ interface Action {
 const actions: Readonly<Record<string, Action>> = {
   init: { words: 0, flags: ['user', 'print'], run: init },
   migrate: { words: 0, flags: ['user'], run: migrateTables },
-  status: { words: 0, flags: ['json'], run: status },
+  status: { words: 0, run: status },
   drain: { words: 1, run: (input, node) => drain(input, node, true) },
   undrain: { words: 1, run: (input, node) => drain(input, node, false) },
   forget: { words: 1, run: forget },
@@ -72,7 +72,8 @@ async function init(input: Input): Promise<void> {
   const { rolesScript, scramVerifier } = await import('./roles.js');
   if (values['print'] === true) {
     const { name = 'postern', user: app = 'postern_app' } = options.database ?? {};
-    terminal.print(rolesScript({ database: name, app }).trimEnd());
+    const sql = rolesScript({ database: name, app }).trimEnd();
+    say(input, { sql }, ...sql.split('\n'));
     return;
   }
   const settings = databaseOf(input);
@@ -83,17 +84,24 @@ async function init(input: Input): Promise<void> {
   let typed: Promise<string> | undefined;
   const boss: As = { settings, user, askPassword: () => (typed ??= answer(terminal, user)) };
   const made = await ensureDatabase(input, boss);
-  if (made) terminal.print(`The database ${name} was made.`);
   const verifier = password === undefined ? undefined : scramVerifier(password, randomBytes(16));
   await connected(input, boss, async (_, { client }) => {
     await client.query(rolesScript({ database: name, app, verifier }));
   });
-  terminal.print(
+  say(
+    input,
+    { database: name, made, roles: ['postern_owner', app, 'postern_read'], password: password !== undefined },
+    ...(made ? [`The database ${name} was made.`] : []),
     `The roles postern_owner, ${app} and postern_read are there, and the schema postern in the database ${name}.`,
+    ...(password === undefined ? [`${app} was given no password: plugins.cluster.database.password is not set.`] : []),
+    'Next: postern cluster migrate',
   );
-  if (password === undefined)
-    terminal.print(`${app} was given no password: plugins.cluster.database.password is not set.`);
-  terminal.print('Next: postern cluster migrate');
+}
+
+/** Lines for people, or the same as JSON. */
+function say({ terminal, flags }: Input, answer: object, ...lines: readonly string[]): void {
+  if (flags?.has('json') === true) terminal.print(JSON.stringify(answer, null, 2));
+  else for (const line of lines) terminal.print(printable(line));
 }
 
 /** Whether it was made now. */
@@ -122,7 +130,9 @@ async function migrateTables(input: Input): Promise<void> {
     await client.query(grantsScript(settings.user));
     return done;
   });
-  input.terminal.print(
+  say(
+    input,
+    { version: ownVersion, applied },
     applied.length === 0
       ? `The tables have version ${ownVersion}: nothing was to be done.`
       : `The tables have version ${ownVersion} now.`,
@@ -175,7 +185,7 @@ const asServer = (input: Input): As => {
 };
 
 async function status(input: Input): Promise<void> {
-  const { owner, options, flags, terminal } = input;
+  const { owner, options } = input;
   databaseOf(input);
   const state =
     owner === undefined
@@ -183,11 +193,7 @@ async function status(input: Input): Promise<void> {
           readCluster({ ask, host, node: options.node ?? '', sessionSeconds: options.sessionSeconds ?? 30 }),
         )
       : answered(await owner('GET', '/cluster'), ClusterAnswer);
-  if (flags?.has('json') === true) {
-    terminal.print(JSON.stringify(state, null, 2));
-    return;
-  }
-  for (const line of linesOf(state)) terminal.print(printable(line));
+  say(input, state, ...linesOf(state));
 }
 
 function linesOf({ configured, fault, nodes, differs, database }: ClusterAnswer): readonly string[] {
@@ -233,13 +239,15 @@ function databaseLines(database: NonNullable<ClusterAnswer['database']>): readon
 const Changed = z.object({ state: z.string() });
 
 async function drain(input: Input, node: string, draining: boolean): Promise<void> {
-  const { owner, terminal } = input;
+  const { owner } = input;
   databaseOf(input);
   if (owner !== undefined)
     answered(await owner('POST', `/cluster/${draining ? 'drain' : 'undrain'}`, { node }), Changed);
   else if (!(await connected(input, asServer(input), (ask) => setDraining(ask, node, draining))))
     throw startError(`No node that lives calls itself ${node}.`);
-  terminal.print(
+  say(
+    input,
+    { node, draining },
     draining
       ? `${node} takes nothing more from the queue. It may be stopped when it has no leases: postern cluster status`
       : `${node} takes mail from the queue again.`,
@@ -247,7 +255,7 @@ async function drain(input: Input, node: string, draining: boolean): Promise<voi
 }
 
 async function forget(input: Input, node: string): Promise<void> {
-  const { owner, terminal } = input;
+  const { owner } = input;
   databaseOf(input);
   if (owner !== undefined) answered(await owner('POST', '/cluster/forget', { node }), Changed);
   else {
@@ -255,5 +263,5 @@ async function forget(input: Input, node: string): Promise<void> {
     if (done === 'alive') throw startError(`${node} is not dead. Stop it first.`);
     if (done === 'unknown') throw startError(`No node calls itself ${node}.`);
   }
-  terminal.print(`${node} is not listed until it joins again.`);
+  say(input, { node, forgotten: true }, `${node} is not listed until it joins again.`);
 }

@@ -149,6 +149,7 @@ const calls: Readonly<Record<string, string>> = {
   'account role': 'ben operate',
   'account password': 'ben',
   'account remove': 'ben',
+  'cluster init': '--print',
   'user add': 'anna@example.org',
   'user list': '',
   'user password': 'anna@example.org',
@@ -164,6 +165,8 @@ const calls: Readonly<Record<string, string>> = {
   'queue recover': '',
   trace: 'ID',
 };
+/** They need a database: test/plugins/cluster/cluster-command.test.ts. */
+const elsewhere = ['cluster migrate', 'cluster status', 'cluster drain', 'cluster undrain', 'cluster forget'];
 /** They find something wrong on a machine of tests. */
 const complaining = ['doctor', 'doctor outbound', 'config check'];
 
@@ -199,7 +202,9 @@ test('every command that prints data prints nothing but JSON with --json, and ne
   }
   const printed = [...builtInCommands.map(({ words }) => words), ...builtIns.flatMap(wordsOfPlugin)];
   assert.deepEqual(
-    printed.filter((words) => !Object.hasOwn(calls, words) && !Object.hasOwn(withoutJson, words)),
+    printed.filter(
+      (words) => ![calls, withoutJson].some((known) => Object.hasOwn(known, words)) && !elsewhere.includes(words),
+    ),
     [],
   );
 });

@@ -55,7 +55,7 @@ describe('every command', () => {
           const run = command.run({
             args,
             values: {},
-            options: options.parse({}),
+            options: options.safeParse({}).data ?? {},
             configuration: { data: '/nowhere', domains: ['example.org'] },
             terminal: {
               interactive: false,

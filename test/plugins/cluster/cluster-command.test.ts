@@ -98,7 +98,8 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     assert.equal(json.nodes[0]?.node, 'mx2');
 
     assert.match((await cluster('forget mx2', settings())).error, /mx2 is not dead/);
-    assert.equal((await cluster('drain mx2', settings())).status, 0);
+    const drained = await cluster('drain mx2 --json', settings());
+    assert.deepEqual(JSON.parse(drained.output), { node: 'mx2', draining: true });
     await until('the node has heard that it drains', () => Promise.resolve(node.draining || undefined));
     assert.match((await cluster('status', settings())).output, /^mx2 {2}draining/);
     assert.equal((await cluster('undrain mx2', settings())).status, 0);
@@ -106,7 +107,8 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     await node.leave();
     assert.match((await cluster('status', settings())).output, /^mx2 {2}dead/);
     assert.match((await cluster('drain mx2', settings())).error, /No node that lives calls itself mx2/);
-    assert.equal((await cluster('forget mx2', settings())).status, 0);
+    const forgotten = await cluster('forget mx2 --json', settings());
+    assert.deepEqual(JSON.parse(forgotten.output), { node: 'mx2', forgotten: true });
     assert.match((await cluster('status', settings())).output, /^No node has joined yet/);
     assert.match((await cluster('forget mx2', settings())).error, /No node calls itself mx2/);
 
@@ -120,7 +122,7 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
   });
 
   test('wrong usage ends with 2, and a refusal with 1 and a sentence', async () => {
-    for (const words of ['', 'drain', 'status more', 'status --print', 'init --json', 'nothing'])
+    for (const words of ['', 'drain', 'status more', 'status --print', 'drain --user', 'nothing'])
       assert.equal((await cluster(words, settings())).status, 2, words);
     const alone = await cluster('status', {});
     assert.deepEqual([alone.status, alone.error.split(':')[0]], [1, 'There is no cluster']);
