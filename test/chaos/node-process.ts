@@ -21,6 +21,9 @@ export interface NodeArguments {
    * by SIGSTOP.
    */
   readonly stopBeforeDot?: number;
+  /** Of a whole server: its own, and its folder. */
+  readonly smtpPort?: number;
+  readonly folder?: string;
 }
 
 export interface NodeOptions extends Omit<NodeArguments, 'database' | 'instance'> {
