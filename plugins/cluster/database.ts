@@ -84,7 +84,8 @@ export class Database {
         await client.query('commit');
         return done;
       } catch (error) {
-        await client.query('rollback').catch(() => undefined);
+        // A lost connection is closed, which ends it as well.
+        if (isRefusedStatement(error)) await client.query('rollback').catch(() => undefined);
         throw error;
       }
     });
