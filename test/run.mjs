@@ -31,6 +31,7 @@ const thorough = [
   'testing/refusals',
   'testing/site',
   'chaos/chaos',
+  'chaos/mail-chaos',
   'crash',
   'deploy',
   'e2e/commands',

@@ -23,6 +23,8 @@ const firstPauseMs = 100;
 const longestPauseMs = 2000;
 /** Behind a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
 const undecidedMs = 20_000;
+/** An index takes about 2700 bytes. */
+const longestDestination = 2000;
 /** What the content of a message is to blame for: data, constraints, limits of the program. */
 const refusesContent = /^(22|23|54)/;
 
@@ -87,6 +89,9 @@ export class Acceptance {
   async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
     const { uid } = given;
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
+    if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > longestDestination)) {
+      throw problem('invalid', 'The name of a destination is too long.');
+    }
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }

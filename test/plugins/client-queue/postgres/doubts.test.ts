@@ -168,13 +168,15 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   });
 
   test('a lease whose answer is on its way is not given back', async (t) => {
+    let isAsked = false;
     let answer: () => void = () => undefined;
     let asked: () => void = () => undefined;
     const given = new Promise<void>((resolve) => (asked = resolve));
     const late = new Promise<void>((resolve) => (answer = resolve));
     const first = await open(t, 'mx1', (usual) => async (purpose, work) => {
       const done = await usual(purpose, work);
-      if (purpose !== 'claim') return done;
+      if (purpose !== 'claim' || isAsked) return done;
+      isAsked = true;
       asked();
       await late;
       return done;
@@ -249,8 +251,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
 
   test('a message that the database cannot take for its content is refused alone', async (t) => {
     const { queue, clock } = await open(t);
-    const letters = Array.from({ length: 9000 }, () => Math.random().toString(36).slice(2, 3)).join('');
-    const wishes = [{ uid: 'bad', to: [{ address: 'a@bad.example', destination: letters }] }, { uid: 'good' }];
+    const wishes = [{ uid: 'bad', expiresAt: 1e20 }, { uid: 'good' }];
     const prepared = [];
     for (const one of wishes) prepared.push(await queue.prepare(newEntry(clock.now(), one), memoryMessage()));
     const results = await Promise.allSettled(prepared.map((one) => one.commit()));
@@ -258,5 +259,11 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
       results.map(({ status }) => status),
       ['rejected', 'fulfilled'],
     );
+  });
+
+  test('a destination that no index takes is refused before it keeps others from being claimed', async (t) => {
+    const { queue, clock } = await open(t);
+    const to = [{ address: 'a@long.example', destination: 'x'.repeat(3000) }];
+    await assert.rejects(queue.prepare(newEntry(clock.now(), { to }), memoryMessage()), isThe('invalid'));
   });
 });
