@@ -149,6 +149,8 @@ export interface Plugin {
   readonly reload: 'replace' | 'restart' | undefined;
   /** Runs in its place where another plugin provides its service. */
   readonly whenProvided?: Plugin;
+  /** Runs only where it has options. */
+  readonly whenConfigured?: boolean;
   /** Unknown keys of the declaration; absent where it was not made by `definePlugin`. */
   readonly unknownKeys?: readonly string[];
   readonly setup: (context: PluginContext, given: Readonly<Record<string, unknown>>) => unknown;

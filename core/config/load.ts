@@ -85,7 +85,7 @@ export async function loadConfiguration(input: LoadOptions): Promise<LoadedConfi
   if (settings === undefined || forbidden.length > 0)
     throw configurationError([...forbidden, ...complaints], file?.path ?? null);
   const { plugins, site, unloaded } = await input.plugins(settings.sitePlugins.map(siteEntry), folder);
-  const running = plugins.filter((plugin) => settings.plugins[plugin.name] !== false);
+  const running = plugins.filter((plugin) => isSwitchedOn(plugin, settings));
   // While code could not be loaded, unknown options may be its.
   if (unloaded.length === 0) complaints.push(...unknownPlugins(settings, plugins, places));
   const options = new Map(
@@ -155,6 +155,10 @@ function layersBelow(file: ConfigFile | undefined, input: LoadOptions): readonly
   if (file === undefined || !enablesLayers(file.content)) return [];
   const layers = input.layers ?? new LayerFolder(dataFolderAt(input)).load();
   return layers.map(({ name, text }) => parseConfigFile(`sync:${name}`, text));
+}
+
+function isSwitchedOn({ name, whenConfigured = false }: Plugin, { plugins }: ServerSettings): boolean {
+  return whenConfigured ? typeof plugins[name] === 'object' : plugins[name] !== false;
 }
 
 /** The outline of the whole file, with the options of plugins. */

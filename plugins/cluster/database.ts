@@ -187,13 +187,15 @@ const prepare =
 
 /** A standby, or a server that was made read-only, is not the one. */
 function refuseReadOnly(client: pg.PoolClient, done: (error?: Error) => void): void {
-  void client.query(prepare).then(
-    (results) => {
-      const last = (results as unknown as readonly pg.QueryResult<{ read_only: boolean }>[]).at(-1);
-      done(last?.rows[0]?.read_only === false ? undefined : new Error('the server of the database cannot be written'));
-    },
+  isWritable(client).then(
+    (yes) => done(yes ? undefined : new Error('the server of the database cannot be written')),
     (error: unknown) => done(error as Error),
   );
+}
+
+async function isWritable(client: pg.PoolClient): Promise<boolean> {
+  const results = (await client.query(prepare)) as unknown as readonly pg.QueryResult<{ read_only: boolean }>[];
+  return results.at(-1)?.rows[0]?.read_only === false;
 }
 
 function addressOf(host: string, { tls }: DatabaseSettings): pg.PoolConfig {

@@ -1,42 +1,27 @@
-import { cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
+import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
-import type { Service } from '../../core/contracts/service.js';
-import { configuration, lifecycle } from '../../core/contracts/server.js';
+import { configuration } from '../../core/contracts/server.js';
+import { keptAnswers } from '../../core/contracts/http-records.js';
+import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
-import { definePlugin, type PluginContext } from '../../core/plugin.js';
+import { definePlugin, type Plugin, type PluginContext } from '../../core/plugin.js';
 import { startError } from '../../core/problem.js';
 import type { ClusterNode } from './node.js';
 import { ClusterOptions } from './options.js';
 
-/** A service that is there when the cluster is configured. */
-const maybe = <T>(token: Service<T>): Service<T | undefined> => token;
-
-/** Several servers that are one service: they share a PostgreSQL. Without `database` this plugin does nothing. */
-export const clusterPlugin = definePlugin({
+/** Several servers that are one service: they share a PostgreSQL. Runs where it is configured. */
+const nodeOfCluster = definePlugin({
   name: 'cluster',
   options: ClusterOptions,
-  needs: { configuration, lifecycle },
-  provides: {
-    cluster: maybe(cluster),
-    documents: maybe(documents),
-    duties: maybe(duties),
-    siteShares: maybe(siteShares),
-  },
-  async setup(context, { options, configuration: { data, hostname } }) {
-    const { database } = options;
-    if (database === undefined)
-      return { cluster: undefined, documents: undefined, duties: undefined, siteShares: undefined };
+  needs: { configuration, attemptLimits },
+  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
+  async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
     // Who has no cluster does not wait until the client of the database is loaded.
-    const [{ ClusterNode }, { DatabaseDocuments }, { NodeDuties }, { NodeShares }] = await Promise.all([
-      import('./node.js'),
-      import('./database-documents.js'),
-      import('./node-duties.js'),
-      import('./site-shares.js'),
-    ]);
-    const { clock, log, onClose, every } = context;
+    const { ClusterNode, provide } = await import('./node-services.js');
+    const { clock, log, onClose } = context;
     const node = new ClusterNode({
-      settings: { ...options, database },
+      settings: options,
       node: options.node ?? hostname,
       instance: await nodeIdOf(data),
       clock,
@@ -47,17 +32,12 @@ export const clusterPlugin = definePlugin({
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
     onClose(() => node.leave());
-    const kept = new DatabaseDocuments(node);
-    const shares = new NodeShares(node);
-    every(1, () => shares.look());
-    const taken = new NodeDuties(node);
-    every(options.sessionSeconds / 6, () => taken.take());
-    every(30, () => kept.look());
-    await taken.take();
     lookAfter(context, node);
-    return { cluster: node, documents: kept, duties: taken, siteShares: shares };
+    return { cluster: node, ...(await provide(context, node, limits)) };
   },
 });
+
+export const clusterPlugin: Plugin = { ...nodeOfCluster, whenConfigured: true };
 
 function lookAfter({ health, metrics }: PluginContext, node: ClusterNode): void {
   health.check('cluster', (): HealthReport => {

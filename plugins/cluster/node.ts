@@ -4,14 +4,14 @@ import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from
 import type { Log } from '../../core/log/log.js';
 import { Database, isConflict } from './database.js';
 import { Doorbell } from './doorbell.js';
-import type { ClusterSettings, DatabaseSettings } from './options.js';
+import type { ClusterSettings } from './options.js';
 import { complaintOf } from './schema.js';
 import { Session } from './session.js';
 
 const mostTries = 3;
 
 interface NodeInput {
-  readonly settings: ClusterSettings & { readonly database: DatabaseSettings };
+  readonly settings: ClusterSettings;
   readonly node: string;
   readonly instance: string;
   readonly clock: Clock;

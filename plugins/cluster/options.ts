@@ -53,9 +53,7 @@ export const ClusterOptions = z.strictObject({
     .optional()
     .describe('Name of this server among the nodes; by default `hostname`.')
     .meta({ examples: ['mx1'] }),
-  database: DatabaseOptions.optional().describe(
-    'The PostgreSQL (14 or newer) that the nodes share. Without it there is no cluster.',
-  ),
+  database: DatabaseOptions.describe('The PostgreSQL (14 or newer) that the nodes share.'),
   sessionSeconds: z
     .int()
     .min(2)

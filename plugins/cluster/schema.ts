@@ -101,6 +101,39 @@ create table postern.body (
 );
 alter table postern.body alter data set storage external;
 
+-- Users. A removed one stays, so that the others learn of it.
+create table postern.revision (name text primary key, value bigint not null);
+insert into postern.revision (name, value) values ('users', 0);
+create table postern.principal (
+  username text primary key,
+  revision bigint not null unique,
+  aliases text not null,
+  disabled boolean not null,
+  quota bigint,
+  password_hash text,
+  created_at text not null,
+  removed boolean not null
+);
+-- Names and aliases: each has one user.
+create table postern.name (name text primary key, username text not null);
+create index name_username on postern.name (username);
+
+-- Responses by Idempotency-Key.
+create table postern.answer (key text primary key, at bigint not null, session text, claim text, answer text);
+create index answer_at on postern.answer (at);
+
+-- Failed sign-ins of the last minutes: a crash may forget them.
+create unlogged table postern.guess (
+  name text not null,
+  key text not null,
+  node text not null,
+  window_start bigint not null,
+  count int not null,
+  at bigint not null,
+  primary key (name, key, node)
+);
+create index guess_at on postern.guess (at);
+
 -- Parts of the limits of sites that sessions may use.
 create table postern.share (
   site text not null,

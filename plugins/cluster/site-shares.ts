@@ -32,7 +32,6 @@ export class NodeShares implements SiteShares {
   readonly #shares = new Map<string, Share>();
   readonly #listeners = new Set<(site: string) => void>();
   readonly #asking = new Set<string>();
-  #timer: NodeJS.Timeout | undefined;
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -104,11 +103,10 @@ export class NodeShares implements SiteShares {
 
   #ask(site: string): void {
     this.#asking.add(site);
-    this.#timer ??= setTimeout(() => void this.#askAll(), gatherMs).unref();
+    if (this.#asking.size === 1) setTimeout(() => void this.#askAll(), gatherMs).unref();
   }
 
   async #askAll(): Promise<void> {
-    this.#timer = undefined;
     const sites = [...this.#asking];
     this.#asking.clear();
     for (const site of sites) {

@@ -5,7 +5,7 @@ import type { Directory, MailUser } from '../../core/contracts/directory.js';
 import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
 import type { Configuration } from '../../core/contracts/server.js';
 import type { Address } from '../../core/mime/address.js';
-import { startError } from '../../core/problem.js';
+import { isProblem, startError } from '../../core/problem.js';
 import type { UsersSettings } from './options.js';
 import { asMailUser, canonicalUsername, isUsername, lowerCase, partsOf } from './user.js';
 
@@ -182,15 +182,17 @@ export async function ensurePostmaster(
 ): Promise<void> {
   const { settings, configuration, clock } = input;
   const username = postmasterName(settings, configuration.domains);
-  if (records.named(username) !== undefined) return;
-  if (!isUsername(username) || !configuration.domains.includes(partsOf(username).domain)) {
-    const domains = configuration.domains.join(', ');
-    throw startError(`plugins.users.postmaster: ${username} must be a mailbox in one of the domains ${domains}.`);
-  }
   const createdAt = new Date(clock.now()).toISOString();
   try {
+    if (records.named(username) !== undefined) return;
+    if (!isUsername(username) || !configuration.domains.includes(partsOf(username).domain)) {
+      const domains = configuration.domains.join(', ');
+      throw startError(`plugins.users.postmaster: ${username} must be a mailbox in one of the domains ${domains}.`);
+    }
     await records.add({ username, passwordHash: null, aliases: [], quota: null, disabled: false, createdAt });
   } catch (error) {
+    // It is made at the next start or reload.
+    if (isProblem(error) && error.problem === 'unavailable') return;
     // Created concurrently.
     if (records.named(username) === undefined) throw error;
   }

@@ -2,10 +2,11 @@ import { join } from 'node:path';
 import { directory } from '../../core/contracts/directory.js';
 import { configuration } from '../../core/contracts/server.js';
 import { attemptLimits } from '../../core/contracts/cluster.js';
-import { userRecords } from '../../core/contracts/user-records.js';
+import { type UserRecords, userRecords } from '../../core/contracts/user-records.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
+import type { Log } from '../../core/log/log.js';
 import { definePlugin, type Plugin } from '../../core/plugin.js';
-import { problem } from '../../core/problem.js';
+import { isProblem, problem } from '../../core/problem.js';
 import { AttemptLimiter } from '../../core/auth/rate.js';
 import { ensurePostmaster, postmasterName, UserDirectory } from './directory.js';
 import { usersCheck } from './doctor-check.js';
@@ -35,7 +36,7 @@ const usersOfFile = definePlugin({
     { options, configuration, signInHistory: history, userRecords: elsewhere, attemptLimits: limits },
   ) {
     let settings: UsersSettings = options;
-    const records = elsewhere ?? (await openUserRecords(join(configuration.data, options.file)));
+    const records = await recordsOf(join(configuration.data, options.file), elsewhere, log);
     await ensurePostmaster(records, { settings, configuration, clock });
     const userDirectory = new UserDirectory({ records, settings, configuration, clock });
     const limiter = ({ attempts }: UsersSettings) => new AttemptLimiter({ ...attempts, clock });
@@ -94,6 +95,28 @@ const usersOfFile = definePlugin({
 });
 
 export const users: Plugin = { ...usersOfFile, whenProvided: usersElsewhere };
+
+/** The users of the file, or those elsewhere, which begin with the users of the first file. */
+async function recordsOf(file: string, elsewhere: UserRecords | undefined, log: Log): Promise<UserRecords> {
+  if (elsewhere === undefined) return openUserRecords(file);
+  const isUnavailable = (error: unknown): boolean => isProblem(error) && error.problem === 'unavailable';
+  try {
+    if (elsewhere.list().length > 0) return elsewhere;
+    const own = await openUserRecords(file);
+    for (const record of own.list()) {
+      await elsewhere.add(record).catch((error: unknown) => {
+        // Another server begins at the same time.
+        if (!isProblem(error) || error.problem !== 'conflict') throw error;
+      });
+    }
+    if (own.count > 0)
+      log.info({ users: own.count, file }, `the users of the file are now in ${elsewhere.source ?? 'another place'}`);
+  } catch (error) {
+    if (!isUnavailable(error)) throw error;
+    log.warn({ err: error }, 'the users cannot be read yet: until then, mail to them is deferred');
+  }
+  return elsewhere;
+}
 
 function refuseOtherFile(now: UsersSettings, changed: UsersSettings): void {
   if (changed.file === now.file) return;

@@ -112,7 +112,10 @@ test('what a store does not count exactly, or counted earlier, is shown so', asy
     },
   };
   Object.assign(globalThis, { storeUnderTest: store });
-  const config = `{ sitePlugins: ['./store.mjs'], smtp: { listeners: ${freeListeners} } }`;
+  const sink = await SmtpSink.start(t, { steps: { rcpt: '450 4.2.0 Later' } });
+  const routes = { out: { mx: ['127.0.0.1'], port: sink.port, tls: 'never', domains: ['b.example'] } };
+  const plugins = JSON.stringify({ 'client-queue': { routes } });
+  const config = `{ sitePlugins: ['./store.mjs'], plugins: ${plugins}, smtp: { listeners: ${freeListeners} } }`;
   const { admin } = await startInProcess(t, config, {}, (place) => writeFile(join(place, 'store.mjs'), plugin));
   const envelopes = [{ mail: 'ann@a.example', rcpt: ['bob@b.example'], text: 'Hi' }];
   await admin.json('/client/queue', { json: { envelopes } }, 202);

@@ -47,7 +47,7 @@ export function nodeOf(server: Postgres, wishes: NodeWishes = {}) {
 }
 
 export const emptyTables =
-  'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document';
+  'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document, postern.principal, postern.name, postern.answer, postern.guess';
 
 export async function untilTrue(what: string, check: () => boolean | Promise<boolean>): Promise<void> {
   await until(what, async () => (await check()) || undefined);

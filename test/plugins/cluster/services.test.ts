@@ -1,10 +1,22 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { PaceLimits } from '../../../core/contracts/cluster.js';
+import { AttemptLimiter } from '../../../core/auth/rate.js';
+import { systemClock } from '../../../core/clock.js';
+import type { AttemptLimits, PaceLimits } from '../../../core/contracts/cluster.js';
+import { DatabaseAnswers } from '../../../plugins/cluster/database-answers.js';
+import { DatabaseUsers } from '../../../plugins/cluster/database-users.js';
+import { SharedAttempts } from '../../../plugins/cluster/shared-attempts.js';
 import { DatabaseDocuments } from '../../../plugins/cluster/database-documents.js';
 import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
 import { NodeShares } from '../../../plugins/cluster/site-shares.js';
-import { documentsContract, siteSharesContract } from '../../support/cluster-contracts.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
+import { isThe } from '../../kit/relay-queue/harness.js';
+import {
+  documentsContract,
+  keptAnswersContract,
+  siteSharesContract,
+  userRecordsContract,
+} from '../../support/cluster-contracts.js';
 import { type Ending, suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';
@@ -35,6 +47,68 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
   siteSharesContract('nodes', async (t) => {
     await fresh();
     return async () => new NodeShares(await joined(t, `s${(count += 1)}`));
+  });
+
+  userRecordsContract('the database', async (t) => {
+    await fresh();
+    return async () => {
+      const records = new DatabaseUsers(await joined(t, `u${(count += 1)}`));
+      await records.pull();
+      return records;
+    };
+  });
+
+  keptAnswersContract('the database', async (t) => {
+    await fresh();
+    const { log } = rememberingLog();
+    return async () => new DatabaseAnswers(await joined(t, `k${(count += 1)}`), log);
+  });
+
+  test('before the users were read, none is unknown', async (t) => {
+    await fresh();
+    const records = new DatabaseUsers(await joined(t, 'a'));
+    assert.throws(() => records.named('ann@a.example'), isThe('unavailable'));
+    await records.pull();
+    assert.equal(records.named('ann@a.example'), undefined);
+  });
+
+  test('a user that one node adds, renames and removes is so at the other within a second', async (t) => {
+    await fresh();
+    const [one, other] = [new DatabaseUsers(await joined(t, 'a')), new DatabaseUsers(await joined(t, 'b'))];
+    await other.pull();
+    const ann = {
+      username: 'ann@a.example',
+      passwordHash: null,
+      aliases: ['x@a.example'],
+      quota: null,
+      disabled: false,
+    };
+    await one.add({ ...ann, createdAt: '2026-01-02T03:04:05.000Z' });
+    await untilTrue('the other node knows her', () => other.named('x@a.example')?.username === 'ann@a.example');
+    await one.change('ann@a.example', (record) => ({ ...record, aliases: ['y@a.example'], disabled: true }));
+    await untilTrue('the other node knows the change', () => other.named('y@a.example')?.disabled === true);
+    assert.equal(other.named('x@a.example'), undefined);
+    await one.remove('ann@a.example');
+    await untilTrue('she is gone', () => other.named('ann@a.example') === undefined && other.count === 0);
+  });
+
+  test('failed sign-ins at one node count at the others', async (t) => {
+    await fresh();
+    const limiter = (): AttemptLimiter =>
+      new AttemptLimiter({ limit: 3, windowSeconds: 60, maxKeys: 100, clock: systemClock });
+    const [here, there] = [limiter(), limiter()];
+    const limitsOf = (counts: AttemptLimiter): AttemptLimits => ({
+      add: () => () => undefined,
+      all: () => new Map([['smtp', counts]]),
+    });
+    const nodes = [
+      new SharedAttempts(await joined(t, 'a'), limitsOf(here)),
+      new SharedAttempts(await joined(t, 'b'), limitsOf(there)),
+    ];
+    for (let times = 0; times < 3; times += 1) here.record('192.0.2.1');
+    for (const node of nodes) await node.exchange();
+    assert.ok(there.retryAfter('192.0.2.1') > 0);
+    assert.equal(there.retryAfter('192.0.2.2'), 0);
   });
 
   test('a document that another node has changed is told within a second', async (t) => {

@@ -8,7 +8,7 @@ import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { until } from '../../../support/until.js';
-import { Postgres } from '../../../support/postgres.js';
+import type { Postgres } from '../../../support/postgres.js';
 import { systemClock } from '../../../../core/clock.js';
 
 /** Fills the database that those of all tests are copies of. */

@@ -1,0 +1,209 @@
+import type { Cluster, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
+import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
+import { problem } from '../../core/problem.js';
+
+const topic = 'users';
+
+interface PrincipalRow extends SqlRow {
+  readonly username: string;
+  readonly revision: string;
+  readonly aliases: string;
+  readonly disabled: boolean;
+  readonly quota: string | null;
+  readonly password_hash: string | null;
+  readonly created_at: string;
+  readonly removed: boolean;
+}
+
+const columns = 'username, revision, aliases, disabled, quota, password_hash, created_at, removed';
+
+/**
+ * The users that all nodes share. Each node has a copy in memory, so that a recipient is known at once, also while the
+ * database is away; changes are made in the database, one after the other, and pulled by their revision.
+ */
+export class DatabaseUsers implements UserRecords {
+  readonly source = 'the database of the cluster';
+  readonly #cluster: Cluster;
+  readonly #records = new Map<string, UserRecord>();
+  readonly #byName = new Map<string, UserRecord>();
+  readonly #listeners = new Set<() => void>();
+  #ordered: readonly UserRecord[] | undefined;
+  /** The last revision in the copy; 0 before it was read. */
+  #revision = 0;
+  #isRead = false;
+  #pulling: Promise<void> = Promise.resolve();
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+    cluster.onRing(topic, () => void this.pull().catch(() => undefined));
+  }
+
+  list(): readonly UserRecord[] {
+    this.#refuseUnread();
+    this.#ordered ??= [...this.#records.values()].sort((one, other) => (orderOf(one) < orderOf(other) ? -1 : 1));
+    return this.#ordered;
+  }
+
+  get count(): number {
+    return this.#records.size;
+  }
+
+  get(username: string): UserRecord | undefined {
+    this.#refuseUnread();
+    return this.#records.get(username);
+  }
+
+  named(name: string): UserRecord | undefined {
+    this.#refuseUnread();
+    return this.#byName.get(name);
+  }
+
+  /** Without a copy nobody is unknown for good. */
+  #refuseUnread(): void {
+    if (!this.#isRead) throw problem('unavailable', 'The users of the cluster have not been read yet.');
+  }
+
+  async add(record: UserRecord): Promise<void> {
+    await this.#update(async (sql) => {
+      await refuseTaken(sql, record);
+      return record;
+    });
+  }
+
+  async change(username: string, change: (record: UserRecord) => UserRecord): Promise<UserRecord> {
+    return this.#update(async (sql) => {
+      const changed = change(await currentOf(sql, username));
+      await sql.query('delete from postern.name where username = $1', [username]);
+      await refuseTaken(sql, changed);
+      return changed;
+    });
+  }
+
+  async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
+    await this.#cluster.database.transaction('pages', async (sql) => {
+      const revision = await nextRevision(sql);
+      const record = await currentOf(sql, username);
+      check?.(record);
+      await sql.query('delete from postern.name where username = $1', [username]);
+      await sql.query(
+        'update postern.principal set removed = true, revision = $2, password_hash = null where username = $1',
+        [username, revision],
+      );
+    });
+    await this.#changed();
+  }
+
+  watch(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Reads what has changed since the last time. Also called at intervals. */
+  pull(): Promise<void> {
+    const pulled = this.#pulling.then(() => this.#pull());
+    this.#pulling = pulled.catch(() => undefined);
+    return pulled;
+  }
+
+  async #pull(): Promise<void> {
+    const rows = await this.#cluster.database.query<PrincipalRow>(
+      'pages',
+      `select ${columns} from postern.principal where revision > $1 order by revision`,
+      [this.#revision],
+    );
+    for (const row of rows) this.#take(row);
+    this.#isRead = true;
+    if (rows.length === 0) return;
+    this.#ordered = undefined;
+    for (const listener of this.#listeners) listener();
+  }
+
+  #take(row: PrincipalRow): void {
+    const before = this.#records.get(row.username);
+    for (const name of namesOf(before)) if (this.#byName.get(name) === before) this.#byName.delete(name);
+    this.#records.delete(row.username);
+    this.#revision = Number(row.revision);
+    if (row.removed) return;
+    const record = recordOf(row);
+    this.#records.set(record.username, record);
+    for (const name of namesOf(record)) this.#byName.set(name, record);
+  }
+
+  async #update(work: (sql: SqlTransaction) => Promise<UserRecord>): Promise<UserRecord> {
+    const record = await this.#cluster.database.transaction('pages', async (sql) => {
+      const revision = await nextRevision(sql);
+      const changed = await work(sql);
+      await write(sql, changed, revision);
+      return changed;
+    });
+    await this.#changed();
+    return record;
+  }
+
+  /** The change is in force here when this resolves, and soon everywhere. */
+  async #changed(): Promise<void> {
+    this.#cluster.ring(topic, []);
+    await this.pull();
+  }
+}
+
+/** Changes commit in the order of their revisions: who has one holds the row until then. */
+async function nextRevision(sql: SqlTransaction): Promise<string> {
+  const [row] = await sql.query<{ value: string }>(
+    "update postern.revision set value = value + 1 where name = 'users' returning value",
+  );
+  if (row === undefined) throw new Error('the table of revisions is empty');
+  return row.value;
+}
+
+async function currentOf(sql: SqlTransaction, username: string): Promise<UserRecord> {
+  const [row] = await sql.query<PrincipalRow>(
+    `select ${columns} from postern.principal where username = $1 and not removed`,
+    [username],
+  );
+  if (row === undefined) throw problem('not-found', `There is no user ${username}.`);
+  return recordOf(row);
+}
+
+async function refuseTaken(sql: SqlTransaction, record: UserRecord): Promise<void> {
+  const [taken] = await sql.query<{ name: string; username: string }>(
+    'select name, username from postern.name where name = any($1::text[]) limit 1',
+    [namesOf(record)],
+  );
+  if (taken === undefined) return;
+  const whose = taken.name === taken.username ? 'is a user' : `leads to ${taken.username}`;
+  throw problem('conflict', `${taken.name} is taken: it ${whose}.`);
+}
+
+async function write(sql: SqlTransaction, record: UserRecord, revision: string): Promise<void> {
+  const { username, passwordHash, aliases, quota, disabled, createdAt } = record;
+  await sql.query(
+    `insert into postern.principal (${columns}) values ($1, $2, $3, $4, $5, $6, $7, false)
+     on conflict (username) do update set revision = excluded.revision, aliases = excluded.aliases,
+       disabled = excluded.disabled, quota = excluded.quota, password_hash = excluded.password_hash,
+       created_at = excluded.created_at, removed = false`,
+    [username, revision, JSON.stringify(aliases), disabled, quota, passwordHash, createdAt],
+  );
+  await sql.query('insert into postern.name (name, username) select unnest($1::text[]), $2', [
+    namesOf(record),
+    username,
+  ]);
+}
+
+const recordOf = (row: PrincipalRow): UserRecord => ({
+  username: row.username,
+  passwordHash: row.password_hash,
+  aliases: JSON.parse(row.aliases) as readonly string[],
+  quota: row.quota === null ? null : Number(row.quota),
+  disabled: row.disabled,
+  createdAt: row.created_at,
+});
+
+const namesOf = (record: UserRecord | undefined): readonly string[] =>
+  record === undefined ? [] : [record.username, ...record.aliases];
+
+/** By domain, then by local part. */
+function orderOf({ username }: UserRecord): string {
+  const at = username.lastIndexOf('@');
+  return `${username.slice(at + 1)} ${username.slice(0, at)}`;
+}
