@@ -21,3 +21,17 @@ test(
     t.diagnostic(`${duplicates} duplicates of ${lostLeases} lost leases, ${held} held`);
   },
 );
+
+const stopped = { messages: 300, events: 0, seed: 1, sessionMs: 2000, stopBeforeDot: true };
+
+test('a server that was stopped in front of a dot sends none', { skip: skipWithout('postgres') }, async (t) => {
+  const { lost, sentAfter, unexplained, lostLeases } = await runMailChaos(t, { ...stopped, fence: 'both' });
+  assert.deepEqual({ lost, sentAfter, unexplained }, { lost: [], sentAfter: [], unexplained: [] });
+  assert.ok(lostLeases > 0);
+});
+
+test('without the fence it sends one, and the run sees it', { skip: skipWithout('postgres') }, async (t) => {
+  const { lost, sentAfter } = await runMailChaos(t, { ...stopped, fence: 'none' });
+  assert.deepEqual(lost, []);
+  assert.ok(sentAfter.length > 0);
+});

@@ -11,7 +11,7 @@ import { Disturbances, seeded } from './disturbances.js';
 import { sendAll } from './mail-client.js';
 import { judgeMail, type MailArrival, type MailVerdict } from './mail-verdict.js';
 import { NodeProcess } from './node-process.js';
-import { leaseLog, recipientEnds, recipientLeases, waitingCount } from './queue-tables.js';
+import { leaseLog, lostCount, recipientEnds, recipientLeases, waitingCount } from './queue-tables.js';
 
 export interface MailChaosOptions {
   readonly messages: number;
@@ -20,6 +20,8 @@ export interface MailChaosOptions {
   readonly fence: 'both' | 'none';
   /** Whole seconds, two at least. */
   readonly sessionMs: number;
+  /** The first node stops itself once in front of a dot, until its lease is another's. */
+  readonly stopBeforeDot?: boolean;
 }
 
 export interface MailChaosResult extends MailVerdict {
@@ -38,21 +40,32 @@ export async function runMailChaos(test: Ending, options: MailChaosOptions): Pro
   await observer.do(migrate);
   await observer.do((client) => client.query(leaseLog));
   // There is mail under way in all of the events.
-  const ms = events * sessionMs;
+  const ms = Math.max(2, events) * sessionMs;
   const sink = await startSink(test, './mail-sink.js', Math.min(200, (ms * 12) / messages));
   const folder = await temporaryFolder(test);
   const ports: number[] = [];
   const nodes: NodeProcess[] = [];
-  for (const name of nodeNames) {
+  for (const [nth, name] of nodeNames.entries()) {
     await mkdir(join(folder, name));
     const smtpPort = await freePort();
     ports.push(smtpPort);
     const own = { name, smtpPort, folder: join(folder, name), sinkPort: sink.port, sessionMs, fence };
-    nodes.push(await NodeProcess.start(test, postgres, database, { module: here('./server-node.js'), ...own }));
+    const stops = options.stopBeforeDot === true && nth === 0 ? { stopBeforeDot: 10 } : {};
+    nodes.push(
+      await NodeProcess.start(test, postgres, database, { module: here('./server-node.js'), ...own, ...stops }),
+    );
   }
   const sending = sendAll(ports, messages, ms);
   const random = seeded(seed);
   const disturbances = new Disturbances({ nodes, postgres, database, sessionMs, random });
+  const [first] = nodes;
+  if (options.stopBeforeDot === true && first !== undefined) {
+    const session = await first.stopping;
+    while ((await observer.do((client) => lostCount(client, session))) === 0) await pause(50);
+    // The others have them by now.
+    await pause(sessionMs);
+    first.signal('SIGCONT');
+  }
   for (let nth = 0; nth < events; nth += 1) {
     await pause(sessionMs * (2 / 3 + (random() * 2) / 3));
     await disturbances.next();

@@ -71,3 +71,9 @@ export async function waitingCount(client: pg.ClientBase): Promise<number> {
   );
   return rows[0]?.count ?? 0;
 }
+
+/** Leases of a session that were taken away. */
+export async function lostCount(client: pg.ClientBase, session: string): Promise<number> {
+  const { rowCount } = await client.query("select 1 from chaos.lease where session = $1 and how = 'lost'", [session]);
+  return rowCount ?? 0;
+}

@@ -6,9 +6,18 @@ import type { NodeArguments } from './node-process.js';
 
 /** A whole server as a node of the chaos run: it takes mail for everybody, and gives all of it to the sink. */
 const given = JSON.parse(process.argv[2] ?? '') as NodeArguments;
-const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '' } = given;
+const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', stopBeforeDot = 0 } = given;
 
-if (fence === 'none') ClusterNode.prototype.mayEnd = () => true;
+const { mayEnd } = ClusterNode.prototype;
+let dots = 0;
+ClusterNode.prototype.mayEnd = function question(session) {
+  // Asked twice for each message: at DATA, and at its dot.
+  if ((dots += 1) === stopBeforeDot * 2) {
+    process.send?.({ stops: session });
+    process.kill(process.pid, 'SIGSTOP');
+  }
+  return fence === 'none' || mayEnd.call(this, session);
+};
 
 const { port, pathname } = new URL(database);
 const configuration = {
