@@ -61,6 +61,7 @@ const thorough = [
   'peers',
   'plugins/client-queue/hanging-lookups',
   'plugins/client-queue/lookup-lanes',
+  'plugins/client-queue/postgres/awkward',
   'plugins/client-queue/queue',
   'plugins/client-queue/reload',
   'plugins/client-queue/retry-anew',
