@@ -8,7 +8,8 @@ import type { NodeArguments } from './node-process.js';
 const given = JSON.parse(process.argv[2] ?? '') as NodeArguments;
 const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', stopBeforeDot = 0 } = given;
 
-const { mayEnd } = ClusterNode.prototype;
+type Question = (this: ClusterNode, session: string) => boolean | Promise<boolean>;
+const mayEnd = Reflect.get(ClusterNode.prototype, 'mayEnd') as Question;
 let dots = 0;
 ClusterNode.prototype.mayEnd = function question(session) {
   // Asked twice for each message: at DATA, and at its dot.
