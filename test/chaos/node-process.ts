@@ -105,7 +105,7 @@ export class NodeProcess {
     const output = new Output(child);
     child.on('close', (code) => {
       // As a service manager does with a server that refuses to start without its database.
-      if (code !== null && output.stderr.includes('The database of the cluster does not answer')) {
+      if (code !== null && /of the cluster (does not answer|have not been read)/.test(output.stderr)) {
         setTimeout(() => this.#child === child && !this.#isOver && this.startAgain(), 500);
       } else if (code !== null) this.faults.push(`${this.name} ended with ${code}: ${output.stdout}${output.stderr}`);
     });

@@ -9,7 +9,7 @@ const given = JSON.parse(process.argv[2] ?? '') as NodeArguments;
 const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', stopBeforeDot = 0 } = given;
 
 type Question = (this: ClusterNode, session: string) => boolean | Promise<boolean>;
-const mayEnd = Reflect.get(ClusterNode.prototype, 'mayEnd') as Question;
+const mayEnd: Question = Reflect.get(ClusterNode.prototype, 'mayEnd');
 let dots = 0;
 ClusterNode.prototype.mayEnd = function question(session) {
   // Asked twice for each message: at DATA, and at its dot.
