@@ -27,6 +27,8 @@ const connections = { fence: 1, accept: 2, claim: 1, settle: 2, pages: 2, bodies
 export type Purpose = keyof typeof connections;
 
 const connectTimeoutMs = 3000;
+/** The same for all other queries: a batch may be large. */
+const workTimeoutMs = 4000;
 const firstPauseMs = 100;
 const longestPauseMs = 5000;
 
@@ -34,7 +36,7 @@ interface DatabaseInput {
   readonly settings: DatabaseSettings;
   /** Shown in `pg_stat_activity`, with the purpose behind it. */
   readonly applicationName: string;
-  /** Milliseconds after which a silent query has failed and its connection is closed. */
+  /** Milliseconds after which a silent query about the session has failed and its connection is closed. */
   readonly queryTimeoutMs: number;
   readonly clock: Clock;
   readonly log: Log;
@@ -86,7 +88,8 @@ export class Database {
         await client.query('commit');
         return done;
       } catch (error) {
-        await client.query('rollback').catch(() => undefined);
+        // A lost connection is closed, which ends it as well.
+        if (isRefusedStatement(error)) await client.query('rollback').catch(() => undefined);
         throw error;
       }
     });
@@ -164,7 +167,7 @@ export class Database {
       application_name: `${applicationName}/${purpose}`,
       max: connections[purpose],
       Client: TimedClient as unknown as new () => pg.ClientBase,
-      query_timeout: queryTimeoutMs,
+      query_timeout: purpose === 'fence' ? queryTimeoutMs : workTimeoutMs,
       idleTimeoutMillis: 0,
       keepAlive: true,
       verify: refuseReadOnly,

@@ -31,6 +31,7 @@ create table postern.session (
 -- surrogate pair; what was accepted is in 'envelope'.
 create table postern.entry (
   uid text primary key,
+  -- Of whoever answers for it: may change as long as it is taken in.
   birth text not null,
   revision int not null default 1,
   sender text,
@@ -53,7 +54,9 @@ create table postern.entry (
   notice_count int not null default 0,
   notices_given_at bigint,
   history text not null default '[]',
-  envelope text not null
+  envelope text not null,
+  -- Key of its message.
+  body text not null
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 create index entry_queued on postern.entry (queued_at, uid) where finished_at is null;
 create index entry_finished on postern.entry (finished_at) where finished_at is not null;
@@ -91,10 +94,10 @@ create index recipient_suspect on postern.recipient (due) where state in (1, 2) 
 create index recipient_session on postern.recipient (session) where session is not null;
 
 create table postern.body (
-  uid text not null,
+  id text not null,
   part int not null,
   data bytea not null,
-  primary key (uid, part)
+  primary key (id, part)
 );
 alter table postern.body alter data set storage external;
 

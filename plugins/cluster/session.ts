@@ -192,9 +192,9 @@ export class Session {
   }
 
   async #begin(): Promise<void> {
-    const { database, node, instance, log } = this.#input;
+    const { database, node, instance, clock, log } = this.#input;
     const before = this.#now();
-    const key = await database.transaction('fence', async (client) => {
+    const joined = await database.transaction('fence', async (client) => {
       // Who has this name waits for whoever joins under it.
       await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`postern.session.${node}`]);
       await client.query('update postern.session set dead = true where node = $1 and instance = $2 and not dead', [
@@ -205,14 +205,19 @@ export class Session {
         node,
       ]);
       if (others !== 0) throw new NameTaken(node);
-      const { rows } = await client.query<{ key: string }>(
+      const asked = clock.monotonic();
+      const { rows } = await client.query<{ key: string; now: number }>(
         `insert into postern.session (key, node, instance, draining, report)
-         select $1 || ':' || nextval('postern.session_number'), $1, $2, $3, ${withTime('$4')} returning key`,
+         select $1 || ':' || nextval('postern.session_number'), $1, $2, $3, ${withTime('$4')}
+         returning key, extract(epoch from clock_timestamp())::float8 * 1000 as now`,
         [node, instance, this.#draining, this.#report()],
       );
-      return rows[0]?.key;
+      const [row] = rows;
+      return row && { key: row.key, clockOffset: row.now - (asked + clock.monotonic()) / 2 };
     });
-    if (key === undefined) throw new Error('the database gave no key for the session');
+    if (joined === undefined) throw new Error('the database gave no key for the session');
+    const { key, clockOffset } = joined;
+    this.#clockOffset = clockOffset;
     this.#living = { key, beat: { number: 0, ...before } };
     log.info({ session: key }, 'this node has joined the cluster');
     this.#tell();

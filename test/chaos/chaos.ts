@@ -30,12 +30,12 @@ export interface ChaosResult extends Verdict {
   readonly faults: readonly string[];
 }
 
-const database = 'chaos';
-const nodeNames = ['mx1', 'mx2', 'mx3'];
+export const database = 'chaos';
+export const nodeNames = ['mx1', 'mx2', 'mx3'];
 /** Of the node of one table. */
 const connectionsPerNode = 8;
 /** Without a new outcome for so long the rest is stuck. */
-const patienceMs = 60_000;
+export const patienceMs = 60_000;
 
 /** What is enough for a machine that does nothing else, and more for a busy one. */
 export function defaultSessionMs(): number {
@@ -43,16 +43,17 @@ export function defaultSessionMs(): number {
   return Math.round(1500 * Math.min(3, Math.max(1, load)));
 }
 
-const here = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+export const here = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 interface SinkProcess {
   readonly port: number;
-  /** Ends it, when it has taken what is under way. */
-  end(): Promise<readonly Arrival[]>;
+  /** Ends it, when it has taken what is under way; the columns of its lines. */
+  end(): Promise<readonly (readonly string[])[]>;
 }
 
-async function startSink(test: Ending, waitMs: number): Promise<SinkProcess> {
-  const child = spawn(process.execPath, [here('./sink.js'), `${waitMs}`], {
+/** @param module of the sink, beside this one */
+export async function startSink(test: Ending, module: string, waitMs: number): Promise<SinkProcess> {
+  const child = spawn(process.execPath, [here(module), `${waitMs}`], {
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   });
   const exit = once(child, 'exit');
@@ -63,11 +64,8 @@ async function startSink(test: Ending, waitMs: number): Promise<SinkProcess> {
   if (child.stdout === null) throw new Error('the sink has no output');
   const lines = createInterface({ input: child.stdout });
   const [port] = (await once(lines, 'line')) as [string];
-  const arrivals: Arrival[] = [];
-  lines.on('line', (line) => {
-    const [id = '', node = '', token = '', at = ''] = line.split('\t');
-    arrivals.push({ id, node, token, at: Number(at) });
-  });
+  const arrivals: (readonly string[])[] = [];
+  lines.on('line', (line) => arrivals.push(line.split('\t')));
   return {
     port: Number(port),
     async end() {
@@ -80,7 +78,7 @@ async function startSink(test: Ending, waitMs: number): Promise<SinkProcess> {
 }
 
 /** Statements of the run itself: undisturbed, but for a database that is away. */
-class Observer {
+export class Observer {
   readonly #url: string;
   #client: pg.Client | undefined;
 
@@ -143,7 +141,7 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
   }
   // So slow that there is mail under way in all of the events.
   const atOnce = nodeNames.length * connectionsPerNode;
-  const sink = await startSink(test, (Math.max(1, events) * sessionMs * atOnce) / messages / 2);
+  const sink = await startSink(test, './sink.js', (Math.max(1, events) * sessionMs * atOnce) / messages / 2);
   const nodes: NodeProcess[] = [];
   for (const [nth, name] of nodeNames.entries()) {
     const stops = options.stopBeforeDot === true && nth === 0 ? { stopBeforeDot: 20 } : {};
@@ -167,7 +165,12 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
   for (const node of nodes) {
     await node.kill();
   }
-  const arrivals = await sink.end();
+  const arrivals = (await sink.end()).map(([id = '', node = '', token = '', at = '']): Arrival => ({
+    id,
+    node,
+    token,
+    at: Number(at),
+  }));
   const leases = await observer.do(leaseChanges);
   return {
     ...judge({ ids, waiting, arrivals, leases }),

@@ -21,6 +21,9 @@ export interface NodeArguments {
    * by SIGSTOP.
    */
   readonly stopBeforeDot?: number;
+  /** Of a whole server: its own, and its folder. */
+  readonly smtpPort?: number;
+  readonly folder?: string;
 }
 
 export interface NodeOptions extends Omit<NodeArguments, 'database' | 'instance'> {
@@ -42,6 +45,7 @@ export class NodeProcess {
   readonly #database: string;
   #child: ChildProcess;
   #stopping: Promise<string>;
+  #isOver = false;
 
   private constructor(proxy: Proxy, database: string, options: NodeOptions) {
     this.proxy = proxy;
@@ -54,7 +58,10 @@ export class NodeProcess {
   static async start(test: Ending, postgres: Postgres, database: string, options: NodeOptions): Promise<NodeProcess> {
     const proxy = await Proxy.start(test, postgres.port);
     const node = new NodeProcess(proxy, postgres.url(database, proxy.port), options);
-    atEnd(test, () => node.kill());
+    atEnd(test, () => {
+      node.#isOver = true;
+      return node.kill();
+    });
     return node;
   }
 
@@ -97,7 +104,10 @@ export class NodeProcess {
     const child = spawn(program, words, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     const output = new Output(child);
     child.on('close', (code) => {
-      if (code !== null) this.faults.push(`${this.name} ended with ${code}: ${output.stdout}${output.stderr}`);
+      // As a service manager does with a server that refuses to start without its database.
+      if (code !== null && /of the cluster (does not answer|have not been read)/.test(output.stderr)) {
+        setTimeout(() => this.#child === child && !this.#isOver && this.startAgain(), 500);
+      } else if (code !== null) this.faults.push(`${this.name} ended with ${code}: ${output.stdout}${output.stderr}`);
     });
     const stopping = new Promise<string>((resolve) => {
       child.on('message', ({ stops }: { readonly stops: string }) => resolve(stops));

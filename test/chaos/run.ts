@@ -1,50 +1,62 @@
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { defaultSessionMs, runChaos } from './chaos.js';
+import { type ChaosOptions, defaultSessionMs, runChaos } from './chaos.js';
+import { runMailChaos } from './mail-chaos.js';
 
 /**
- * `npm run chaos -- [--messages N] [--events N] [--fence none] [--seed S] [--session MS]`: three nodes on one database
- * deliver while they, their network and the database are killed, stopped and silenced. Ends with 1 when a message is
- * lost, is sent after its lease was another's, or is doubled without reason. A busy machine gets longer sessions.
+ * `npm run chaos -- [--messages N] [--events N] [--fence none] [--seed S] [--session MS] [--nodes one-table]`: three
+ * servers with one database take mail and deliver it while they, their network and the database are killed, stopped and
+ * silenced; with `--nodes one-table`, small processes over the simplest queue. Ends with 1 when a message is lost, is
+ * sent after its lease was another's, or is doubled without reason. A busy machine gets longer sessions.
  */
 const { values } = parseArgs({
   options: {
-    messages: { type: 'string', default: '30000' },
-    events: { type: 'string', default: '35' },
+    messages: { type: 'string', default: '20000' },
+    events: { type: 'string', default: '40' },
     fence: { type: 'string', default: 'both' },
+    nodes: { type: 'string', default: 'servers' },
     seed: { type: 'string' },
     session: { type: 'string' },
   },
 });
-const sessionMs = Number(values.session ?? defaultSessionMs());
-const seed = Number(values.seed ?? randomInt(2 ** 31));
-const fence = values.fence === 'none' ? 'none' : 'both';
+const isOneTable = values.nodes === 'one-table';
+const sessionMs = Number(values.session ?? (isOneTable ? 1 : 2) * defaultSessionMs());
+const options: ChaosOptions = {
+  messages: Number(values.messages),
+  events: Number(values.events),
+  seed: Number(values.seed ?? randomInt(2 ** 31)),
+  fence: values.fence === 'none' ? 'none' : 'both',
+  sessionMs: isOneTable ? sessionMs : Math.max(2000, Math.ceil(sessionMs / 1000) * 1000),
+};
 const count = (number: number): string => number.toLocaleString('en-US');
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const releases: (() => void | Promise<void>)[] = [];
 const ending = { after: (release: () => void | Promise<void>) => void releases.push(release) };
 try {
-  say(`seed ${seed}, sessions of ${sessionMs} ms`);
-  const messages = Number(values.messages);
-  const events = Number(values.events);
-  const result = await runChaos(ending, { messages, events, seed, fence, sessionMs });
-  const { lost, sentAfter, duplicates, unexplained, lostLeases, lateOutcomes, faults } = result;
+  say(`seed ${options.seed}, sessions of ${options.sessionMs} ms`);
+  const result = isOneTable ? await runChaos(ending, options) : await runMailChaos(ending, options);
+  const { lost, sentAfter, duplicates, unexplained, lostLeases, faults, waiting } = result;
+  const damaged = 'damaged' in result ? result.damaged : [];
+  const held = 'held' in result ? result.held : 0;
   say(
     `in ${Math.round(result.seconds)} s: ${[...result.events].map(([name, times]) => `${times} × ${name}`).join(', ')}`,
   );
-  say(`${count(result.delivered)} delivered, ${result.waiting} still waiting, ${count(lateOutcomes)} late outcomes`);
+  say(`${count(result.delivered)} delivered, ${waiting - held} still waiting, ${held} held, ${damaged.length} damaged`);
   say("| fence | messages | events | lost | **sent after the lease was another's** | duplicates | not in the window |");
   say('| --- | ---: | ---: | ---: | ---: | ---: | ---: |');
+  const { fence, messages, events } = options;
   say(
     `| ${fence === 'both' ? 'database and clock' : 'none'} | ${count(messages)} | ${events} | ${lost.length} | **${sentAfter.length}** ` +
       `| ${count(duplicates)} of ${count(lostLeases)} lost leases | ${unexplained.length} |`,
   );
-  for (const { id, node, token, at } of [...sentAfter, ...unexplained].slice(0, 20)) {
-    say(`${id} from ${node}, lease ${token}, at ${new Date(at).toISOString()}`);
+  for (const one of lost.slice(0, 20)) say(`lost: ${one}`);
+  for (const { node, at, ...rest } of [...sentAfter, ...unexplained, ...damaged].slice(0, 20)) {
+    say(`${JSON.stringify(rest)} from ${node} at ${new Date(at).toISOString()}`);
   }
   for (const fault of faults) say(fault);
-  process.exitCode = lost.length + sentAfter.length + unexplained.length + faults.length + result.waiting === 0 ? 0 : 1;
+  const bad = [lost, sentAfter, unexplained, damaged, faults].reduce((sum, { length }) => sum + length, waiting - held);
+  process.exitCode = bad === 0 ? 0 : 1;
 } finally {
   for (const release of releases.toReversed()) await release();
 }

@@ -22,6 +22,12 @@ const bytesTogether = 4 * 1024 * 1024;
 const mostWaiting = 500;
 const firstPauseMs = 100;
 const longestPauseMs = 2000;
+/** Behind a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
+const undecidedMs = 20_000;
+/** An index takes about 2700 bytes. */
+const longestDestination = 2000;
+/** What the content of a message is to blame for: data, constraints, limits of the program. */
+const refusesContent = /^(22|23|54)/;
 
 interface AcceptanceInput {
   readonly cluster: Cluster;
@@ -41,8 +47,20 @@ interface Accepting {
   readonly entry: NewEntry;
   /** The whole message, when it is small; else its parts are there. */
   readonly content: Buffer | undefined;
-  /** Tells this entry from another one with its uid. */
+  /** Tells this entry from another one with its uid, and is the key of its body. */
   readonly birth: string;
+}
+
+/** A commit without an answer. */
+interface Doubt {
+  readonly birth: string;
+  /** By `clock.monotonic()`. */
+  readonly since: number;
+}
+
+interface Waiting extends Accepting {
+  /** Since when, by `clock.monotonic()`. */
+  readonly since: number;
 }
 
 const away = 'The queue cannot be written now; try again later.';
@@ -54,14 +72,14 @@ export class Acceptance {
   readonly #input: AcceptanceInput;
   readonly #preparing = new Set<string>();
   readonly #recent = new LRUCache<string, true>({ max: 10_000 });
-  readonly #batches: Batches<Accepting, Accepted>;
+  readonly #batches: Batches<Waiting, Accepted>;
   #isAway = false;
   /** Of commits without an answer: not to be delivered when they turn out to have happened. */
-  readonly #doubtful = new Map<string, string>();
+  readonly #doubtful = new Map<string, Doubt>();
 
   constructor(input: AcceptanceInput) {
     this.#input = input;
-    this.#batches = new Batches<Accepting, Accepted>({
+    this.#batches = new Batches<Waiting, Accepted>({
       concurrent: 2,
       mostItems: together,
       mostWeight: bytesTogether,
@@ -74,6 +92,9 @@ export class Acceptance {
   async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
     const { uid } = given;
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
+    if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > longestDestination)) {
+      throw problem('invalid', 'The name of a destination is too long.');
+    }
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
@@ -85,8 +106,12 @@ export class Acceptance {
     this.#preparing.add(uid);
     try {
       const entry = { ...given, size: message.size - message.traceOffset };
-      const accepting: Accepting = { entry, content: await this.#content(uid, message), birth: uniqueId() };
-      return this.#prepared(accepting);
+      const birth = uniqueId();
+      const content = await this.#content(birth, message).catch(async (error: unknown) => {
+        await this.#removeBody(birth);
+        throw error;
+      });
+      return this.#prepared({ entry, content, birth });
     } catch (error) {
       this.#preparing.delete(uid);
       throw error;
@@ -94,7 +119,7 @@ export class Acceptance {
   }
 
   /** The message if it is small; a larger one is stored. */
-  async #content(uid: string, message: SpooledMessage): Promise<Buffer | undefined> {
+  async #content(birth: string, message: SpooledMessage): Promise<Buffer | undefined> {
     const size = message.size - message.traceOffset;
     if (size <= partBytes)
       return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
@@ -105,8 +130,8 @@ export class Acceptance {
       const data = Buffer.concat(chunks);
       await this.#input.cluster.database.query(
         'bodies',
-        'insert into postern.body (uid, part, data) values ($1, $2, $3) on conflict (uid, part) do update set data = excluded.data',
-        [uid, part, data],
+        'insert into postern.body (id, part, data) values ($1, $2, $3) on conflict (id, part) do nothing',
+        [birth, part, data],
       );
       part += 1;
       chunks = [];
@@ -132,15 +157,21 @@ export class Acceptance {
       commit: async () => {
         if (state !== 'prepared') throw problem('conflict', 'It was committed or taken back before.');
         state = 'ended';
-        const accepted = await this.#batches.add(accepting).finally(() => this.#preparing.delete(entry.uid));
+        const since = this.#input.cluster.clock.monotonic();
+        const accepted = await this.#batches
+          .add({ ...accepting, since })
+          .finally(() => this.#preparing.delete(entry.uid));
+        if (accepted !== 'new') await this.#removeBody(birth);
         if (accepted === 'refused') throw problem('unavailable', 'The queue cannot take this message.');
         if (accepted === 'taken') throw problem('conflict', 'There is such an entry already.');
         state = 'committed';
-        this.#recent.set(entry.uid, true);
         this.#input.counted(1);
       },
       release: () => {
-        if (state === 'committed') this.#input.released(entry);
+        if (state !== 'committed') return;
+        // Not before: until then it may be taken back.
+        this.#recent.set(entry.uid, true);
+        this.#input.released(entry);
       },
       abort: async () => {
         const before = state;
@@ -148,16 +179,16 @@ export class Acceptance {
         state = 'ended';
         this.#preparing.delete(entry.uid);
         if (before === 'committed') await this.#withdraw(entry.uid, birth);
-        else if (before === 'prepared') await this.#removeBody(entry.uid);
+        else if (before === 'prepared') await this.#removeBody(birth);
       },
     };
   }
 
-  async #removeBody(uid: string): Promise<void> {
-    const text =
-      'delete from postern.body b where uid = $1 and not exists (select 1 from postern.entry e where e.uid = b.uid)';
-    // Housekeeping finds what stays.
-    await this.#input.cluster.database.query('bodies', text, [uid]).catch(() => undefined);
+  /** Of a message that was not accepted. */
+  async #removeBody(birth: string): Promise<void> {
+    await this.#input.cluster.database
+      .query('bodies', 'delete from postern.body where id = $1', [birth])
+      .catch(() => undefined);
   }
 
   /** Never rejects: what cannot be withdrawn now is withdrawn later. */
@@ -167,13 +198,19 @@ export class Acceptance {
       if (gone) this.#input.counted(-1);
       else this.#input.log.error({ uid }, 'possible duplicate: a message that was taken back is on its way');
     } catch {
-      this.#doubtful.set(uid, birth);
+      this.#doubt(uid, birth);
     }
+  }
+
+  #doubt(uid: string, birth: string): void {
+    this.#doubtful.set(uid, { birth, since: this.#input.cluster.clock.monotonic() });
   }
 
   /** Withdraws what was refused, though it turned out to be committed. Called at intervals. */
   async settleDoubts(): Promise<void> {
-    for (const [uid, birth] of this.#doubtful) {
+    const { clock } = this.#input.cluster;
+    for (const [uid, { birth, since }] of this.#doubtful) {
+      if (clock.monotonic() - since < undecidedMs) continue;
       const gone = await this.#input.cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
       this.#doubtful.delete(uid);
       if (!gone) this.#input.log.warn({ uid }, 'possible duplicate: a message that was refused may be on its way');
@@ -181,9 +218,10 @@ export class Acceptance {
   }
 
   /** Writes them in one transaction. While nobody knows whether it has committed, the same is written again. */
-  async #write(items: readonly Accepting[]): Promise<readonly Accepted[]> {
+  async #write(items: readonly Waiting[]): Promise<readonly Accepted[]> {
     const { cluster, patienceMs } = this.#input;
-    const until = cluster.clock.monotonic() + patienceMs;
+    // The first one has waited the longest.
+    const until = (items[0]?.since ?? 0) + patienceMs;
     for (let ms = firstPauseMs, isSent = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
       try {
         const accepted = await this.#insert(items);
@@ -191,12 +229,14 @@ export class Acceptance {
         return accepted;
       } catch (error) {
         const { code } = error as { readonly code?: unknown };
-        if (typeof code === 'string' && code.startsWith('22')) return this.#writeEach(items, error);
+        if (typeof code === 'string' && refusesContent.test(code)) return this.#writeEach(items, error);
         this.#isAway = true;
         isSent ||= !isProblem(error);
         if (cluster.clock.monotonic() + ms >= until) {
-          // Whoever gets 451 sends it again: what has committed nevertheless is withdrawn.
-          if (isSent) for (const { entry, birth } of items) this.#doubtful.set(entry.uid, birth);
+          // Whoever gets 451 sends it again: what has committed nevertheless is withdrawn, and so are its parts.
+          for (const { entry, birth, content } of items) {
+            if (isSent || content === undefined) this.#doubt(entry.uid, birth);
+          }
           throw problem('unavailable', { detail: away, cause: error });
         }
         await pause(ms, undefined, { ref: false });
@@ -205,10 +245,11 @@ export class Acceptance {
   }
 
   /** One of them is refused for its content: it alone. */
-  async #writeEach(items: readonly Accepting[], error: unknown): Promise<readonly Accepted[]> {
+  async #writeEach(items: readonly Waiting[], error: unknown): Promise<readonly Accepted[]> {
     const [first] = items;
     if (items.length === 1 && first !== undefined) {
       this.#input.log.error({ uid: first.entry.uid, err: error }, 'the database refuses the text of a message');
+      await this.#removeBody(first.birth);
       throw problem('unavailable', { detail: 'The queue cannot take this message.', cause: error });
     }
     const middle = Math.ceil(items.length / 2);
@@ -227,15 +268,8 @@ export class Acceptance {
     return cluster.database.transaction('accept', async (sql) => {
       const fresh = await insertEntries(sql, items, session);
       const births = new Map(fresh.map(({ uid, birth }) => [uid, birth]));
-      const taken = items.filter(({ entry }) => !births.has(entry.uid)).map(({ entry }) => entry.uid);
-      if (taken.length > 0) {
-        // In a statement of its own, which sees what another transaction has committed meanwhile.
-        const there = await sql.query<{ uid: string; birth: string }>(
-          'select uid, birth from postern.entry where uid = any($1::text[])',
-          [taken],
-        );
-        for (const { uid, birth } of there) births.set(uid, birth);
-      }
+      const taken = items.filter(({ entry }) => !births.has(entry.uid));
+      if (taken.length > 0) for (const { uid, birth } of await takeOver(sql, taken)) births.set(uid, birth);
       if (items.some(({ entry }) => !births.has(entry.uid))) {
         throw problem('unavailable', 'The session of this node has ended.');
       }
@@ -269,15 +303,33 @@ async function insertEntries(
     entry.discardAt ?? null,
     Math.min(entry.expiresAt, entry.warnAt ?? Infinity, entry.discardAt ?? Infinity),
     envelopeText(entry),
+    birth,
   ]);
   return sql.query(
     `insert into postern.entry (uid, birth, sender, subject, message_id, size, queued_at, expires_at, warn_at, hold,
-       discard_at, ages_at, envelope)
+       discard_at, ages_at, envelope, body)
      select u.* from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
-       $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::text[]) u
-     where exists (select 1 from postern.session where key = $14 and not dead)
+       $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::text[], $14::text[]) u
+     where exists (select 1 from postern.session where key = $15 and not dead)
      on conflict (uid) do nothing returning uid, birth`,
     [...turned(columns), session],
+  );
+}
+
+/**
+ * Entries that are there already are of these from now on: who has put them in first, and does not know it, must not
+ * take them back. Their births until now. A statement of its own sees what another transaction has committed meanwhile.
+ */
+function takeOver(
+  sql: SqlTransaction,
+  items: readonly Accepting[],
+): Promise<readonly { readonly uid: string; readonly birth: string }[]> {
+  return sql.query(
+    `with known as (select uid, birth from postern.entry where uid = any($1::text[]) order by uid for update)
+     update postern.entry e set birth = u.birth
+     from known k join unnest($1::text[], $2::text[]) as u(uid, birth) on u.uid = k.uid
+     where e.uid = k.uid returning e.uid, k.birth`,
+    turned(items.map(({ entry, birth }) => [entry.uid, birth])),
   );
 }
 
@@ -316,23 +368,33 @@ async function insertRecipients(
 
 /** As single values: an array of bytes would be written as hexadecimal text. */
 async function insertBodies(sql: SqlTransaction, items: readonly Accepting[]): Promise<void> {
-  const small = items.flatMap(({ entry, content }) => (content === undefined ? [] : [[entry.uid, content]]));
+  const small = items.flatMap(({ birth, content }) => (content === undefined ? [] : [[birth, content]]));
   if (small.length === 0) return;
   const places = small.map((_, index) => `($${2 * index + 1}, 0, $${2 * index + 2})`).join(', ');
-  await sql.query(`insert into postern.body (uid, part, data) values ${places}`, small.flat());
+  await sql.query(`insert into postern.body (id, part, data) values ${places}`, small.flat());
 }
+
+/** Somebody else has answered for it meanwhile. */
+const releaseText = `update postern.recipient set lane = 1, session = null where uid = $1 and lane = 3`;
 
 /** False when somebody has begun to send it. */
 async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promise<boolean> {
-  const entries = await sql.query('select 1 from postern.entry where uid = $1 and birth = $2 for update', [uid, birth]);
-  if (entries.length === 0) return true;
+  const [entry] = await sql.query<{ birth: string; body: string }>(
+    'select birth, body from postern.entry where uid = $1 for update',
+    [uid],
+  );
+  if (entry?.birth !== birth) {
+    if (entry?.body !== birth) await sql.query('delete from postern.body where id = $1', [birth]);
+    else await sql.query(releaseText, [uid]);
+    return true;
+  }
   const begun = await sql.query(
     'select 1 from postern.recipient where uid = $1 and (state not in (1, 2, 3) or attempts > 0) for update',
     [uid],
   );
   if (begun.length > 0) return false;
   await sql.query('delete from postern.recipient where uid = $1', [uid]);
-  await sql.query('delete from postern.body where uid = $1', [uid]);
+  await sql.query('delete from postern.body where id = $1', [entry.body]);
   await sql.query('delete from postern.entry where uid = $1', [uid]);
   return true;
 }

@@ -56,17 +56,17 @@ export class Claims {
   #lastToken = 0;
   /** When a suspect may be due; null for never. */
   #suspectDue: number | null = null;
-  /** Tokens of claims whose answer was lost: the database may have given them. */
-  #inDoubt = false;
+  /** The last token of the claims that have ended, whatever came of them. */
+  #decided = 0;
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
     this.signal = new DueSignal(cluster.clock);
   }
 
-  /** The database may have leases of this node that it does not know. */
-  get isInDoubt(): boolean {
-    return this.#inDoubt;
+  /** Of a claim that is under way: the database may have given it, and the answer comes. */
+  isUndecided(token: number): boolean {
+    return token > this.#decided;
   }
 
   nextDue(): number | null {
@@ -111,7 +111,14 @@ export class Claims {
     const wanted = this.hints.share(options);
     const wantsSuspect = this.#suspectDue !== null && this.#suspectDue <= options.now && !this.#holdsSuspect();
     if (released.length === 0 && wanted.length === 0 && !wantsSuspect) return [];
-    this.#inDoubt = true;
+    try {
+      return await this.#claim(options, { released, wanted, wantsSuspect, session });
+    } finally {
+      this.#decided = this.#lastToken;
+    }
+  }
+
+  async #claim(options: ClaimOptions, { released, wanted, wantsSuspect, session }: Asked): Promise<readonly Lease[]> {
     const given = await this.#cluster.database.transaction('claim', async (sql) => {
       await release(sql, released, { session, now: options.now });
       const rows = [...(await this.#pick(sql, wanted, { options, session }))];
@@ -120,7 +127,6 @@ export class Claims {
       if (suspects !== undefined) rows.push(...suspects.rows);
       return { rows, left, suspects, envelopes: await envelopesOf(sql, rows) };
     });
-    this.#inDoubt = false;
     this.#forget(released);
     for (const [want, due] of given.left) this.hints.left(want, due);
     this.#advance(wanted, given.rows);
@@ -198,11 +204,11 @@ export class Claims {
   /** One entry that an earlier session has died with, and when there is another one. */
   async #pickSuspect(
     sql: SqlTransaction,
-    { options: { now, room, sites }, session }: Claiming,
+    { options: { now, room, sites, maxRecipients = 32_767 }, session }: Claiming,
   ): Promise<{ readonly rows: readonly ClaimedRow[]; readonly due: number | null }> {
-    const waiting = await sql.query<{ uid: string; destination: string; due: string; manual: boolean }>(
-      `select uid, destination, due, manual from postern.recipient where state in (1, 2) and lane = 2
-       order by due limit 20 for update skip locked`,
+    const waiting = await sql.query<{ destination: string; due: string }>(
+      `select destination, min(due) as due from postern.recipient where state in (1, 2) and lane = 2
+       group by destination order by 2`,
     );
     const isWelcome = (destination: string): boolean => {
       const site = sites === undefined ? destination : sites.of(destination);
@@ -211,15 +217,21 @@ export class Claims {
     const due = waiting[0] === undefined ? null : Number(waiting[0].due);
     const first = waiting.find((one) => Number(one.due) <= now && isWelcome(one.destination));
     if (first === undefined) return { rows: [], due };
-    const { uid, destination, manual } = first;
     const rows = await sql.query<ClaimedRow>(
-      `update postern.recipient r set state = 0, token = $1, last_token = null, session = s.key, claimed_at = $2
-       from postern.session s
-       where r.uid = $3 and r.destination = $4 and r.manual = $5 and r.state in (1, 2) and r.lane = 2 and r.due <= $2
-         and s.key = $6 and not s.dead
+      `with suspect as materialized (
+         select uid, manual from postern.recipient
+         where state in (1, 2) and lane = 2 and destination = $3 and due <= $2 order by due limit 1 for update skip locked
+       ), taken as materialized (
+         select r.uid, r.idx from suspect p join postern.recipient r on r.uid = p.uid and r.manual = p.manual
+         where r.state in (1, 2) and r.lane = 2 and r.destination = $3 and r.due <= $2
+         order by r.idx limit $5 for update of r skip locked
+       )
+       update postern.recipient r set state = 0, token = $1, last_token = null, session = s.key, claimed_at = $2
+       from taken t, postern.session s
+       where r.uid = t.uid and r.idx = t.idx and s.key = $4 and not s.dead
        returning r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
          r.replied_at, r.status`,
-      [this.#tokens(1), Math.floor(now), uid, destination, manual, session],
+      [this.#tokens(1), Math.floor(now), first.destination, session, Math.min(maxRecipients, 32_767)],
     );
     return { rows, due };
   }
@@ -259,6 +271,13 @@ export class Claims {
       },
     );
   }
+}
+
+interface Asked {
+  readonly released: readonly NewEntry[];
+  readonly wanted: readonly Wanted[];
+  readonly wantsSuspect: boolean;
+  readonly session: string;
 }
 
 interface Claiming {

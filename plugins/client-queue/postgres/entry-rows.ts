@@ -92,7 +92,7 @@ export interface LeaseRow {
   readonly index: number;
   readonly lane: number;
   readonly token: number | null;
-  /** Of the lease that was taken away. */
+  /** Of the lease that was taken away; below 0, of the lease whose outcome was written. */
   readonly lastToken: number | null;
   readonly session: string | null;
   readonly claimedAt: number | null;
@@ -289,12 +289,16 @@ export class LockedEntries {
       wasOpen: entry.finishedAt === null,
       indexes: new Set<number>(),
       lost: new Set<number>(),
+      settled: new Map<number, number>(),
       attempts: [],
     };
     this.#changed.set(entry.uid, changed);
     this.#outcomes.push(...outcomesOf(entry, change, now));
     applyChange(entry, change, this.#deps);
-    for (const { index } of change.recipients ?? []) changed.indexes.add(index);
+    for (const { index } of change.recipients ?? []) {
+      changed.indexes.add(index);
+      if (!lost && change.ended !== undefined) changed.settled.set(index, change.ended);
+    }
     // All that wait go to another lane, or come back from it.
     if (change.crashes !== undefined)
       for (const one of entry.recipients) if (isWaiting(one)) changed.indexes.add(one.index);
@@ -308,7 +312,11 @@ export class LockedEntries {
     await writeEntries(sql, changed);
     await writeRecipients(sql, changed, now);
     const done = changed.flatMap(({ rows: { entry } }) => (entry.isDone ? [entry.uid] : []));
-    if (done.length > 0) await sql.query('delete from postern.body where uid = any($1::text[])', [done]);
+    if (done.length === 0) return;
+    await sql.query(
+      'delete from postern.body b using postern.entry e where e.uid = any($1::text[]) and b.id = e.body',
+      [done],
+    );
   }
 }
 
@@ -319,6 +327,8 @@ interface Changed {
   readonly indexes: Set<number>;
   /** Tokens of leases that were lost, not settled. */
   readonly lost: Set<number>;
+  /** Tokens of outcomes by recipient. */
+  readonly settled: Map<number, number>;
   readonly attempts: NonNullable<Change['attempt']>[];
 }
 
@@ -376,12 +386,18 @@ async function writeRecipients(sql: SqlTransaction, changed: readonly Changed[],
   );
 }
 
-function recipientColumns({ rows, indexes, lost }: Changed, now: number): readonly unknown[][] {
+function recipientColumns({ rows, indexes, lost, settled }: Changed, now: number): readonly unknown[][] {
   const { entry, leases } = rows;
-  return leases.flatMap(({ index, lane, token, session }) => {
+  return leases.flatMap(({ index, lane, token, lastToken, session }) => {
     const recipient = entry.recipients[index];
     if (recipient === undefined || recipient.state === 'active' || !indexes.has(index)) return [];
     const isUnreleased = lane === lanes.unreleased;
+    const lastTokenOf = (): number | null => {
+      const settledBy = settled.get(index);
+      if (settledBy !== undefined) return -settledBy;
+      if (token !== null) return lost.has(token) ? token : null;
+      return isWaiting(recipient) ? lastToken : null;
+    };
     return [
       [
         entry.uid,
@@ -392,7 +408,7 @@ function recipientColumns({ rows, indexes, lost }: Changed, now: number): readon
         Math.floor(recipient.due),
         recipient.attempts,
         recipient.manual,
-        token !== null && lost.has(token) ? token : null,
+        lastTokenOf(),
         isUnreleased ? session : null,
         ...replyColumns(recipient.reply),
         searchable(recipient.reason),

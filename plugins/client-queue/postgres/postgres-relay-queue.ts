@@ -155,10 +155,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
 
   async open(uid: string): Promise<Readable> {
     const { database } = this.#input.cluster;
-    const [first] = await database.query<{ data: Buffer; parts: number }>(
+    const [first] = await database.query<{ id: string; data: Buffer; parts: number }>(
       'bodies',
-      `select data, (select count(*)::int from postern.body where uid = $1) as parts from postern.body b
-       where uid = $1 and part = 0 and exists (select 1 from postern.entry e where e.uid = b.uid)`,
+      `select b.id, b.data, (select count(*)::int from postern.body p where p.id = b.id) as parts
+       from postern.entry e join postern.body b on b.id = e.body where e.uid = $1 and b.part = 0`,
       [uid],
     );
     if (first === undefined) throw problem('not-found', 'There is no such message in the queue.');
@@ -167,8 +167,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
       for (let part = 1; part < first.parts; part += 1) {
         const [next] = await database.query<{ data: Buffer }>(
           'bodies',
-          'select data from postern.body where uid = $1 and part = $2',
-          [uid, part],
+          'select data from postern.body where id = $1 and part = $2',
+          [first.id, part],
         );
         if (next === undefined) throw problem('not-found', 'The message has left the queue.');
         yield next.data;
@@ -180,8 +180,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   async bytes(uid: string): Promise<Buffer | undefined> {
     const rows = await this.#input.cluster.database.query<{ data: Buffer }>(
       'bodies',
-      `select data from postern.body b where uid = $1 and part < 2
-       and exists (select 1 from postern.entry e where e.uid = b.uid) order by part`,
+      `select b.data from postern.entry e join postern.body b on b.id = e.body where e.uid = $1 and b.part < 2
+       order by b.part`,
       [uid],
     );
     if (rows.length === 0) throw problem('not-found', 'There is no such message in the queue.');

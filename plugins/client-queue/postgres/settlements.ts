@@ -84,6 +84,7 @@ export class Settlements {
       const done = items.map(({ held: { lease }, settlement }): 'settled' | 'conflict' => {
         const rows = locked.get(lease.uid);
         const open = rows && leaseOf(rows, lease.token);
+        if (rows?.leases.some(({ lastToken }) => lastToken === -lease.token) === true) return 'settled';
         if (rows === undefined || open === undefined) return 'conflict';
         if (!rows.leases.some(({ token }) => token === lease.token)) counted += 1;
         locked.change(rows, settleLease(rows.entry, open, settlement, now), now);
@@ -158,7 +159,8 @@ export class Settlements {
       'select distinct uid, token from postern.recipient where session = $1 and state = 0 and claimed_at < $2',
       [session, Math.floor(cluster.clock.now() - doubtMs)],
     );
-    const isKnown = (token: number): boolean => claims.held.has(token) || this.#settling.has(token);
+    const isKnown = (token: number): boolean =>
+      claims.held.has(token) || this.#settling.has(token) || claims.isUndecided(token);
     const unknown = found.filter(({ token }) => !isKnown(Number(token)));
     if (unknown.length === 0) return;
     const now = cluster.clock.now();

@@ -1,0 +1,105 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { migrate } from '../../plugins/cluster/schema.js';
+import { atEnd, type Ending } from '../support/ending.js';
+import { freePort } from '../support/free-port.js';
+import { Postgres } from '../support/postgres.js';
+import { temporaryFolder } from '../support/temporary-folder.js';
+import { database, here, nodeNames, Observer, patienceMs, startSink } from './chaos.js';
+import { Disturbances, seeded } from './disturbances.js';
+import { sendAll } from './mail-client.js';
+import { judgeMail, type MailArrival, type MailVerdict } from './mail-verdict.js';
+import { NodeProcess } from './node-process.js';
+import { leaseLog, lostCount, recipientEnds, recipientLeases, waitingCount } from './queue-tables.js';
+
+export interface MailChaosOptions {
+  readonly messages: number;
+  readonly events: number;
+  readonly seed: number;
+  readonly fence: 'both' | 'none';
+  /** Whole seconds, two at least. */
+  readonly sessionMs: number;
+  /** The first node stops itself once in front of a dot, until its lease is another's. */
+  readonly stopBeforeDot?: boolean;
+}
+
+export interface MailChaosResult extends MailVerdict {
+  readonly events: ReadonlyMap<string, number>;
+  readonly seconds: number;
+  readonly faults: readonly string[];
+}
+
+/** Three whole servers take mail by SMTP and give it to a sink, while they and their database are disturbed. */
+export async function runMailChaos(test: Ending, options: MailChaosOptions): Promise<MailChaosResult> {
+  const { messages, events, seed, fence, sessionMs } = options;
+  const started = performance.now();
+  const postgres = await Postgres.start(test, { durable: true, tcp: true });
+  const observer = new Observer(await postgres.database(database));
+  atEnd(test, () => observer.close());
+  await observer.do(migrate);
+  await observer.do((client) => client.query(leaseLog));
+  // There is mail under way in all of the events.
+  const ms = Math.max(2, events) * sessionMs;
+  const sink = await startSink(test, './mail-sink.js', Math.min(200, (ms * 12) / messages));
+  const folder = await temporaryFolder(test);
+  const ports: number[] = [];
+  const nodes: NodeProcess[] = [];
+  for (const [nth, name] of nodeNames.entries()) {
+    await mkdir(join(folder, name));
+    const smtpPort = await freePort();
+    ports.push(smtpPort);
+    const own = { name, smtpPort, folder: join(folder, name), sinkPort: sink.port, sessionMs, fence };
+    const stops = options.stopBeforeDot === true && nth === 0 ? { stopBeforeDot: 10 } : {};
+    nodes.push(
+      await NodeProcess.start(test, postgres, database, { module: here('./server-node.js'), ...own, ...stops }),
+    );
+  }
+  const sending = sendAll(ports, messages, ms);
+  const random = seeded(seed);
+  const disturbances = new Disturbances({ nodes, postgres, database, sessionMs, random });
+  const [first] = nodes;
+  if (options.stopBeforeDot === true && first !== undefined) {
+    const session = await first.stopping;
+    while ((await observer.do((client) => lostCount(client, session))) === 0) await pause(50);
+    // The others have them by now.
+    await pause(sessionMs);
+    first.signal('SIGCONT');
+  }
+  for (let nth = 0; nth < events; nth += 1) {
+    await pause(sessionMs * (2 / 3 + (random() * 2) / 3));
+    await disturbances.next();
+  }
+  await disturbances.end();
+  const sent = await sending;
+  await drain(observer);
+  for (const node of nodes) await node.kill();
+  const arrivals = (await sink.end()).flatMap(([id = '', node = '', at = '', whole = '', recipients = '']) =>
+    recipients.split(' ').map((address): MailArrival => ({
+      id,
+      address,
+      node: node.replace(/\.example$/, ''),
+      at: Number(at),
+      whole: whole === 'true',
+    })),
+  );
+  const leases = await observer.do(recipientLeases);
+  const ends = await observer.do(recipientEnds);
+  return {
+    ...judgeMail({ ...sent, arrivals, leases, ends }),
+    events: disturbances.counts,
+    faults: nodes.flatMap((node) => node.faults),
+    seconds: (performance.now() - started) / 1000,
+  };
+}
+
+/** Waits until nothing waits any more, or nothing moves. */
+async function drain(observer: Observer): Promise<void> {
+  let rest = await observer.do(waitingCount);
+  for (let movedAt = performance.now(); rest > 0 && performance.now() - movedAt < patienceMs;) {
+    await pause(200);
+    const now = await observer.do(waitingCount);
+    if (now < rest) movedAt = performance.now();
+    rest = now;
+  }
+}

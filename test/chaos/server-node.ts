@@ -1,0 +1,48 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { start } from '../../core/main.js';
+import { ClusterNode } from '../../plugins/cluster/node.js';
+import type { NodeArguments } from './node-process.js';
+
+/** A whole server as a node of the chaos run: it takes mail for everybody, and gives all of it to the sink. */
+const given = JSON.parse(process.argv[2] ?? '') as NodeArguments;
+const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', stopBeforeDot = 0 } = given;
+
+type Question = (this: ClusterNode, session: string) => boolean | Promise<boolean>;
+const mayEnd: Question = Reflect.get(ClusterNode.prototype, 'mayEnd');
+let dots = 0;
+ClusterNode.prototype.mayEnd = function question(session) {
+  // Asked twice for each message: at DATA, and at its dot.
+  if ((dots += 1) === stopBeforeDot * 2) {
+    process.send?.({ stops: session });
+    process.kill(process.pid, 'SIGSTOP');
+  }
+  return fence === 'none' || mayEnd.call(this, session);
+};
+
+const { port, pathname } = new URL(database);
+const configuration = {
+  hostname: `${name}.example`,
+  http: { port: 0 },
+  smtp: {
+    listeners: [{ mode: 'mx', port: smtpPort }],
+    relayNetworks: ['127.0.0.0/8'],
+  },
+  plugins: {
+    cluster: {
+      node: name,
+      database: { hosts: [`127.0.0.1:${port}`], name: pathname.slice(1), user: 'postgres', tls: 'off' },
+      sessionSeconds: Math.max(2, Math.ceil(sessionMs / 1000)),
+    },
+    'client-queue': {
+      routes: { sink: { mx: ['127.0.0.1'], port: sinkPort, tls: 'never' } },
+      defaultRoute: 'sink',
+      retry: { firstSeconds: 1, maxSeconds: 2 },
+      warnAfter: 0,
+      housekeepingInterval: 1,
+      destination: { maxConnections: 24 },
+    },
+  },
+};
+await writeFile(join(folder, 'postern.json5'), JSON.stringify(configuration));
+await start({}, { cwd: folder, env: { POSTERN_ADMIN_PASSWORD: 'not used in this run' }, print: () => undefined });

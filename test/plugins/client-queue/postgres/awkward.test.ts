@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { buffer } from 'node:stream/consumers';
+import { before, describe, test } from 'node:test';
+import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
+import { settlement } from '../../../kit/relay-queue/entries.js';
+import { suiteEnding } from '../../../support/ending.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { fillTables, postgresQueues } from './postgres-fixture.js';
+
+describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => {
+  let server: Postgres;
+  const ending = suiteEnding();
+  before(async () => {
+    server = await Postgres.start(ending, { fill: fillTables });
+  });
+  const open = postgresQueues(() => server);
+
+  test('NUL and halves of surrogate pairs come back as they were', async (t) => {
+    const harness = await open(t);
+    const odd = 'a\0b\ud800c\udc00';
+    const entry = await accept(harness, { subject: odd, sender: `${odd}@home.example`, internetMessageId: odd });
+    const lease = await claimOne(harness);
+    assert.deepEqual([lease.entry.subject, lease.entry.sender], [entry.subject, entry.sender]);
+    await harness.queue.settle(lease, settlement(lease, 'deferred', { at: harness.clock.now(), text: odd }));
+    assert.equal((await entryOf(harness.queue, entry.uid)).recipients[0]?.lastReply?.code, 451);
+  });
+
+  test('a thousand recipients and 50 MB are given back octet by octet', async (t) => {
+    const harness = await open(t);
+    const to = Array.from({ length: 1000 }, (_, nth) => `r${nth}@one.example`);
+    const head = 'Subject: large\r\n\r\n';
+    const body = 'all work and no play\r\n'.repeat(2_400_000);
+    const { uid } = await accept(harness, { to }, head + body);
+    const lease = await claimOne(harness);
+    assert.equal(lease.recipients.length, 1000);
+    const text = await buffer(await harness.queue.open(uid));
+    assert.ok(text.subarray(text.indexOf(head) + head.length).equals(Buffer.from(body)));
+    await harness.queue.settle(lease, settlement(lease, 'delivered', { at: harness.clock.now() }));
+    assert.equal(await server.psql('select count(*) from postern.body', 'template'), '0');
+  });
+
+  test('300,000 messages of a destination without room cost a claim nothing', async (t) => {
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    await server.psql(
+      `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
+       select 'bulk' || n, 0, 'a@closed.example', 'closed.example', 2, 0, n, 1 from generate_series(1, 300000) n;
+       analyze postern.recipient`,
+      'template',
+    );
+    await harness.current?.();
+    for (const name of ['a', 'b', 'c']) await accept(harness, { uid: name, to: ['x@open.example'] });
+    const room = (destination: string): number => (destination === 'closed.example' ? 0 : 10);
+    const leases = await queue.claim({ now: clock.now(), limit: 100, leaseMs: 60_000, room });
+    assert.deepEqual(leases.map(({ uid }) => uid).toSorted(), ['a', 'b', 'c']);
+    // Rows that were read, in place of a time.
+    const plan = await server.psql(
+      `explain (analyze, buffers) select uid from postern.recipient
+       where destination = 'closed.example' and state in (1, 2) and lane = 0 and turn >= 0 order by turn limit 64`,
+      'template',
+    );
+    assert.match(plan, /Index.*recipient_new/);
+    await server.psql('truncate postern.recipient', 'template');
+  });
+});
