@@ -30,7 +30,6 @@ const connectTimeoutMs = 3000;
 /** The same for all other queries: a batch may be large. */
 const workTimeoutMs = 4000;
 const firstPauseMs = 100;
-const longestPauseMs = 5000;
 
 interface DatabaseInput {
   readonly settings: DatabaseSettings;
@@ -132,14 +131,15 @@ export class Database {
 
   /** Closes all connections; the next ones are made to the next server, after a pause that grows. */
   #leave(cause: unknown): void {
-    const { log, clock, settings } = this.#input;
+    const { log, clock, settings, queryTimeoutMs } = this.#input;
     const message = cause instanceof Error ? cause.message : String(cause);
     if (this.#fault === undefined) log.error({ err: cause, host: this.host }, 'the database of the cluster is away');
     this.#fault = message;
     this.#host = (this.#host + 1) % settings.hosts.length;
     this.#failures += 1;
     const rounds = Math.floor((this.#failures - 1) / settings.hosts.length);
-    const pause = Math.min(longestPauseMs, firstPauseMs * 2 ** rounds);
+    // A node that comes back late is dead to those that came back at once.
+    const pause = Math.min(queryTimeoutMs, firstPauseMs * 2 ** rounds);
     this.#notBefore = clock.monotonic() + pause;
     for (const lane of this.#lanes.values()) void lane.giveUp();
     this.#lanes.clear();

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import type { Cluster } from '../../../core/contracts/cluster.js';
 import { systemClock } from '../../../core/clock.js';
 import { ClusterNode } from '../../../plugins/cluster/node.js';
 import { migrate } from '../../../plugins/cluster/schema.js';
@@ -51,4 +52,15 @@ export const emptyTables =
 
 export async function untilTrue(what: string, check: () => boolean | Promise<boolean>): Promise<void> {
   await until(what, async () => (await check()) || undefined);
+}
+
+/** The node with other answers of its own: a clock of the test, for example. */
+export function seenAs(node: ClusterNode, own: Partial<Cluster>): Cluster {
+  return new Proxy<Cluster>(node, {
+    get: (_, name: keyof Cluster) => {
+      if (Object.hasOwn(own, name)) return own[name];
+      const value = node[name] as unknown;
+      return typeof value === 'function' ? (value.bind(node) as unknown) : value;
+    },
+  });
 }

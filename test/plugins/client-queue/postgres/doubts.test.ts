@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { before, describe, test } from 'node:test';
 import { systemClock } from '../../../../core/clock.js';
-import type { Cluster, SharedDatabase, SqlPurpose, SqlTransaction } from '../../../../core/contracts/cluster.js';
+import type { SharedDatabase, SqlPurpose, SqlTransaction } from '../../../../core/contracts/cluster.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, type EntryWishes, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
@@ -12,7 +12,7 @@ import { HandClock } from '../../../support/hand-clock.js';
 import { skipWithout } from '../../../support/peers.js';
 import { Postgres } from '../../../support/postgres.js';
 import { Proxy } from '../../../support/proxy.js';
-import { emptyTables, fillTables, nodeOf } from '../../cluster/cluster-fixture.js';
+import { emptyTables, fillTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';
 
 /** Answers of the database that never come, and what two nodes make of the same message. */
 describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('postgres') }, () => {
@@ -40,14 +40,8 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
         return (around?.(usual, purpose) ?? usual)(purpose, work);
       },
     };
-    const timed = Object.create(cluster, {
-      clock: { value: clock },
-      database: { value: database },
-      session: { get: () => cluster.session },
-      mayEnd: { value: (session: string) => cluster.mayEnd(session) },
-      ring: { value: () => undefined },
-      onRing: { value: () => () => undefined },
-    }) as Cluster;
+    const quiet = { ring: () => undefined, onRing: () => () => undefined };
+    const timed = seenAs(cluster, { clock, database, ...quiet });
     const { log, sentences } = rememberingLog();
     const bounds = { keepFinishedMs: 86_400_000, maxEntries: 1000 };
     const queue = new PostgresRelayQueue({ cluster: timed, log, bounds, patienceMs: 0, random: () => 0 });

@@ -1,11 +1,11 @@
 import pg from 'pg';
-import type { Cluster } from '../../../../core/contracts/cluster.js';
 import type { OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
 import { ClusterNode } from '../../../../plugins/cluster/node.js';
 import { migrate } from '../../../../plugins/cluster/schema.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
+import { seenAs } from '../../cluster/cluster-fixture.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { until } from '../../../support/until.js';
 import type { Postgres } from '../../../support/postgres.js';
@@ -45,17 +45,7 @@ export function postgresQueues(server: () => Postgres) {
         report: () => ({}),
       });
       await cluster.join();
-      const timed: Cluster = Object.assign(Object.create(cluster) as Cluster, {});
-      Object.defineProperties(timed, {
-        clock: { value: clock },
-        session: { get: () => cluster.session },
-        draining: { get: () => cluster.draining },
-        mayEnd: { value: (session: string) => cluster.mayEnd(session) },
-        ring: { value: (topic: string, names: readonly string[]) => cluster.ring(topic, names) },
-        onRing: { value: (topic: string, listener: () => void) => cluster.onRing(topic, listener) },
-        onDraining: { value: (listener: () => void) => cluster.onDraining(listener) },
-        onSession: { value: (listener: () => void) => cluster.onSession(listener) },
-      });
+      const timed = seenAs(cluster, { clock });
       const queue = new PostgresRelayQueue({
         cluster: timed,
         log,
