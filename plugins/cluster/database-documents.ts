@@ -1,16 +1,22 @@
 import type { Cluster, Documents, StoredDocument } from '../../core/contracts/cluster.js';
+import type { Document } from '../../core/disk/document.js';
+import { isProblem } from '../../core/problem.js';
+import type { CopiedDocuments } from './node-copies.js';
 
 const topic = 'document';
 
 /** Documents that all nodes share. */
 export class DatabaseDocuments implements Documents {
   readonly #cluster: Cluster;
+  readonly #copies: Document<CopiedDocuments>;
   readonly #listeners = new Map<string, Set<() => void>>();
   /** Versions that this node has seen. */
   readonly #seen = new Map<string, number>();
 
-  constructor(cluster: Cluster) {
+  /** @param copies what this node has read last: it counts while the database is away */
+  constructor(cluster: Cluster, copies: Document<CopiedDocuments>) {
     this.#cluster = cluster;
+    this.#copies = copies;
     cluster.onRing(topic, (names) => {
       for (const name of names ?? this.#listeners.keys()) this.#changed(name);
     });
@@ -20,17 +26,7 @@ export class DatabaseDocuments implements Documents {
     const { database } = this.#cluster;
     return {
       place: `the document ${name} of the cluster`,
-      read: async () => {
-        const [row] = await database.query<{ data: string; version: string }>(
-          'pages',
-          'select data, version from postern.document where name = $1',
-          [name],
-        );
-        if (row === undefined) return undefined;
-        const version = Number(row.version);
-        this.#seen.set(name, version);
-        return { text: row.data, version };
-      },
+      read: () => this.#read(name),
       replace: async (text, version) => {
         const [row] = await database.query<{ version: string }>(
           'pages',
@@ -51,6 +47,30 @@ export class DatabaseDocuments implements Documents {
         return () => listeners.delete(listener);
       },
     };
+  }
+
+  async #read(name: string): Promise<{ readonly text: string; readonly version: number } | undefined> {
+    try {
+      const [row] = await this.#cluster.database.query<{ data: string; version: string }>(
+        'pages',
+        'select data, version from postern.document where name = $1',
+        [name],
+      );
+      const found = row && { text: row.data, version: Number(row.version) };
+      await this.#keep(name, found);
+      return found;
+    } catch (error) {
+      const known = Object.hasOwn(this.#copies.data, name) ? this.#copies.data[name] : undefined;
+      if (known === undefined || !isProblem(error) || error.problem !== 'unavailable') throw error;
+      if (known !== null) this.#seen.set(name, known.version);
+      return known ?? undefined;
+    }
+  }
+
+  async #keep(name: string, found: { readonly text: string; readonly version: number } | undefined): Promise<void> {
+    if (found !== undefined) this.#seen.set(name, found.version);
+    if (Object.hasOwn(this.#copies.data, name) && this.#copies.data[name]?.version === found?.version) return;
+    await this.#copies.update((copies) => ({ ...copies, [name]: found ?? null }));
   }
 
   /** Finds what has changed though nobody rang. Called at intervals. */

@@ -1,6 +1,8 @@
 import type { Cluster, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
 import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
+import type { Document } from '../../core/disk/document.js';
 import { problem } from '../../core/problem.js';
+import type { CopiedUsers } from './node-copies.js';
 
 const topic = 'users';
 
@@ -24,6 +26,7 @@ const columns = 'username, revision, aliases, disabled, quota, password_hash, cr
 export class DatabaseUsers implements UserRecords {
   readonly source = 'the database of the cluster';
   readonly #cluster: Cluster;
+  readonly #copy: Document<CopiedUsers>;
   readonly #records = new Map<string, UserRecord>();
   readonly #byName = new Map<string, UserRecord>();
   readonly #listeners = new Set<() => void>();
@@ -33,8 +36,14 @@ export class DatabaseUsers implements UserRecords {
   #isRead = false;
   #pulling: Promise<void> = Promise.resolve();
 
-  constructor(cluster: Cluster) {
+  /** @param copy what this node knew when it stopped: it counts while the database is away */
+  constructor(cluster: Cluster, copy: Document<CopiedUsers>) {
     this.#cluster = cluster;
+    this.#copy = copy;
+    const { revision, users } = copy.data;
+    for (const record of users) this.#add(record);
+    this.#revision = revision ?? 0;
+    this.#isRead = revision !== null;
     cluster.onRing(topic, () => void this.pull().catch(() => undefined));
   }
 
@@ -106,16 +115,37 @@ export class DatabaseUsers implements UserRecords {
   }
 
   async #pull(): Promise<void> {
-    const rows = await this.#cluster.database.query<PrincipalRow>(
+    const { database } = this.#cluster;
+    const [last] = await database.query<{ value: string }>(
+      'pages',
+      "select value from postern.revision where name = 'users'",
+    );
+    // An older database was restored: what this node knows is of no use.
+    const from = Number(last?.value ?? 0) < this.#revision ? 0 : this.#revision;
+    const rows = await database.query<PrincipalRow>(
       'pages',
       `select ${columns} from postern.principal where revision > $1 order by revision`,
-      [this.#revision],
+      [from],
     );
+    if (from < this.#revision) {
+      this.#records.clear();
+      this.#byName.clear();
+      this.#revision = 0;
+    } else if (rows.length === 0) {
+      this.#isRead = true;
+      return;
+    }
     for (const row of rows) this.#take(row);
     this.#isRead = true;
-    if (rows.length === 0) return;
     this.#ordered = undefined;
     for (const listener of this.#listeners) listener();
+  }
+
+  /** Keeps what is known for the next start. Called at intervals, and at the end. */
+  async save(): Promise<void> {
+    if (!this.#isRead || this.#copy.data.revision === this.#revision) return;
+    const users = this.list().map((record) => ({ ...record, aliases: [...record.aliases] }));
+    await this.#copy.update(() => ({ revision: this.#revision, users }));
   }
 
   #take(row: PrincipalRow): void {
@@ -123,8 +153,10 @@ export class DatabaseUsers implements UserRecords {
     for (const name of namesOf(before)) if (this.#byName.get(name) === before) this.#byName.delete(name);
     this.#records.delete(row.username);
     this.#revision = Number(row.revision);
-    if (row.removed) return;
-    const record = recordOf(row);
+    if (!row.removed) this.#add(recordOf(row));
+  }
+
+  #add(record: UserRecord): void {
     this.#records.set(record.username, record);
     for (const name of namesOf(record)) this.#byName.set(name, record);
   }

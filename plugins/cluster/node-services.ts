@@ -3,6 +3,7 @@ import type { PluginContext } from '../../core/plugin.js';
 import { DatabaseAnswers } from './database-answers.js';
 import { DatabaseDocuments } from './database-documents.js';
 import { DatabaseUsers } from './database-users.js';
+import { openCopies } from './node-copies.js';
 import type { ClusterNode } from './node.js';
 import { NodeDuties } from './node-duties.js';
 import { SharedAttempts } from './shared-attempts.js';
@@ -15,14 +16,15 @@ const lookSeconds = 30;
 
 /** The services of a node, looked after at intervals. */
 export async function provide(
-  { every, log }: Pick<PluginContext, 'every' | 'log'>,
+  { every, folder, log, onClose }: Pick<PluginContext, 'every' | 'folder' | 'log' | 'onClose'>,
   node: ClusterNode,
   limits: AttemptLimits,
 ) {
-  const documents = new DatabaseDocuments(node);
+  const copies = await openCopies(await folder('cluster'));
+  const documents = new DatabaseDocuments(node, copies.documents);
   const duties = new NodeDuties(node);
   const siteShares = new NodeShares(node);
-  const userRecords = new DatabaseUsers(node);
+  const userRecords = new DatabaseUsers(node, copies.users);
   const keptAnswers = new DatabaseAnswers(node, log);
   const attempts = new SharedAttempts(node, limits);
   /** While the database is away, health says so. */
@@ -45,7 +47,11 @@ export async function provide(
     lookSeconds,
     whileThere(() => documents.look()),
   );
-  every(lookSeconds, () => userRecords.pull().catch(() => undefined));
+  every(lookSeconds, async () => {
+    await userRecords.pull().catch(() => undefined);
+    await userRecords.save();
+  });
+  onClose(() => userRecords.save());
   every(
     600,
     whileThere(() => keptAnswers.forget()),
@@ -56,6 +62,7 @@ export async function provide(
   );
   await userRecords
     .pull()
-    .catch((error: unknown) => log.error({ err: error }, 'the users of the cluster cannot be read yet'));
+    .catch((error: unknown) => log.error({ err: error }, 'the users of the cluster cannot be read now'));
+  await userRecords.save();
   return { documents, duties, siteShares, userRecords, keptAnswers };
 }

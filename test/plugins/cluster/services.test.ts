@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { AttemptLimiter } from '../../../core/auth/rate.js';
 import { systemClock } from '../../../core/clock.js';
-import type { AttemptLimits, PaceLimits } from '../../../core/contracts/cluster.js';
+import type { AttemptLimits, Cluster, PaceLimits } from '../../../core/contracts/cluster.js';
 import { DatabaseAnswers } from '../../../plugins/cluster/database-answers.js';
 import { DatabaseUsers } from '../../../plugins/cluster/database-users.js';
 import { SharedAttempts } from '../../../plugins/cluster/shared-attempts.js';
 import { DatabaseDocuments } from '../../../plugins/cluster/database-documents.js';
+import { openCopies } from '../../../plugins/cluster/node-copies.js';
 import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
 import { NodeShares } from '../../../plugins/cluster/site-shares.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
@@ -18,7 +19,9 @@ import {
   userRecordsContract,
 } from '../../support/cluster-contracts.js';
 import { type Ending, suiteEnding } from '../../support/ending.js';
+import { freePort } from '../../support/free-port.js';
 import { skipWithout } from '../../support/peers.js';
+import { temporaryFolder } from '../../support/temporary-folder.js';
 import { Postgres } from '../../support/postgres.js';
 
 import { emptyTables, fillTables, nodeOf, untilTrue } from './cluster-fixture.js';
@@ -36,12 +39,16 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     t.after(() => made.leave());
     return made;
   }
+  const usersOf = async (t: Ending, node: Cluster, folder?: string): Promise<DatabaseUsers> =>
+    new DatabaseUsers(node, (await openCopies(folder ?? (await temporaryFolder(t)))).users);
+  const documentsOf = async (t: Ending, node: Cluster, folder?: string): Promise<DatabaseDocuments> =>
+    new DatabaseDocuments(node, (await openCopies(folder ?? (await temporaryFolder(t)))).documents);
   let count = 0;
   const fresh = async (): Promise<void> => void (await server.psql(emptyTables, 'template'));
 
   documentsContract('the database', async (t) => {
     await fresh();
-    return async () => new DatabaseDocuments(await joined(t, `d${(count += 1)}`));
+    return async () => documentsOf(t, await joined(t, `d${(count += 1)}`));
   });
 
   siteSharesContract('nodes', async (t) => {
@@ -52,7 +59,7 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
   userRecordsContract('the database', async (t) => {
     await fresh();
     return async () => {
-      const records = new DatabaseUsers(await joined(t, `u${(count += 1)}`));
+      const records = await usersOf(t, await joined(t, `u${(count += 1)}`));
       await records.pull();
       return records;
     };
@@ -64,9 +71,41 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     return async () => new DatabaseAnswers(await joined(t, `k${(count += 1)}`), log);
   });
 
+  test('a node that starts while the database is away knows what it knew before', async (t) => {
+    await fresh();
+    const folder = await temporaryFolder(t);
+    const ann = { username: 'ann@a.example', passwordHash: null, aliases: [], quota: null, disabled: false };
+    const node = await joined(t, 'a');
+    const users = await usersOf(t, node, folder);
+    await users.add({ ...ann, createdAt: '2026-01-02T03:04:05.000Z' });
+    await users.save();
+    const documents = await documentsOf(t, node, folder);
+    await documents.get('x').replace('text', undefined);
+    await documents.get('x').read();
+    await documents.get('none').read();
+    const away = nodeOf(server, { node: 'a', port: await freePort() });
+    t.after(() => away.leave());
+    assert.equal((await usersOf(t, away, folder)).named('ann@a.example')?.username, 'ann@a.example');
+    const again = await documentsOf(t, away, folder);
+    assert.equal((await again.get('x').read())?.text, 'text');
+    assert.equal(await again.get('none').read(), undefined);
+    await assert.rejects(again.get('never read').read(), isThe('unavailable'));
+    await assert.rejects(again.get('x').replace('other', 1), isThe('unavailable'));
+  });
+
+  test('users of an older database that was restored are those of that', async (t) => {
+    await fresh();
+    const users = await usersOf(t, await joined(t, 'a'));
+    const ann = { username: 'ann@a.example', passwordHash: null, aliases: [], quota: null, disabled: false };
+    await users.add({ ...ann, createdAt: '2026-01-02T03:04:05.000Z' });
+    await server.psql('delete from postern.principal; update postern.revision set value = 0', 'template');
+    await users.pull();
+    assert.equal(users.named('ann@a.example'), undefined);
+  });
+
   test('before the users were read, none is unknown', async (t) => {
     await fresh();
-    const records = new DatabaseUsers(await joined(t, 'a'));
+    const records = await usersOf(t, await joined(t, 'a'));
     assert.throws(() => records.named('ann@a.example'), isThe('unavailable'));
     await records.pull();
     assert.equal(records.named('ann@a.example'), undefined);
@@ -74,7 +113,7 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
 
   test('a user that one node adds, renames and removes is so at the other within a second', async (t) => {
     await fresh();
-    const [one, other] = [new DatabaseUsers(await joined(t, 'a')), new DatabaseUsers(await joined(t, 'b'))];
+    const [one, other] = [await usersOf(t, await joined(t, 'a')), await usersOf(t, await joined(t, 'b'))];
     await other.pull();
     const ann = {
       username: 'ann@a.example',
@@ -113,7 +152,7 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
 
   test('a document that another node has changed is told within a second', async (t) => {
     await fresh();
-    const [one, other] = [new DatabaseDocuments(await joined(t, 'a')), new DatabaseDocuments(await joined(t, 'b'))];
+    const [one, other] = [await documentsOf(t, await joined(t, 'a')), await documentsOf(t, await joined(t, 'b'))];
     let told = 0;
     one.get('x').watch(() => (told += 1));
     await untilTrue('the doorbell listens', async () => {
