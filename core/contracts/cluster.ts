@@ -89,7 +89,7 @@ export interface SqlTransaction {
   query<R extends SqlRow>(text: string, values?: readonly unknown[]): Promise<readonly R[]>;
 }
 
-/** Work that has connections of its own, so that none waits for another kind. */
+/** A kind of work. Each has its own connections, so that no kind waits for another. */
 export type SqlPurpose = 'accept' | 'claim' | 'settle' | 'pages' | 'bodies';
 
 /** The database that the nodes share. Tables are in the schema `postern`; every name is written with it. */
@@ -98,7 +98,7 @@ export interface SharedDatabase {
   query<R extends SqlRow>(purpose: SqlPurpose, text: string, values?: readonly unknown[]): Promise<readonly R[]>;
   /**
    * Commits when `work` resolves. A transaction that only collided with another one is repeated, so `work` changes
-   * nothing but the database. @throws Problem `unavailable` while there is no connection
+   * only the database. @throws Problem `unavailable` while there is no connection
    */
   transaction<T>(purpose: SqlPurpose, work: (sql: SqlTransaction) => Promise<T>): Promise<T>;
 }
@@ -122,7 +122,7 @@ export interface Cluster {
    * this turn of the event loop.
    */
   mayEnd(session: string): boolean | Promise<boolean>;
-  /** Tells the other nodes soon, after a commit. Nobody may depend on it. */
+  /** Tells the other nodes soon, after a commit. Do not depend on it. */
   ring(topic: string, names: readonly string[]): void;
   /** What other nodes ring. `names` is null when there were too many. Returns the undo. */
   onRing(topic: string, listener: (names: readonly string[] | null) => void): () => void;

@@ -200,7 +200,7 @@ export class AccessControl {
   }
 
   /**
-   * Whether a password that is known to be right needs no turn: nobody is limited, and no guess at it is pending. The
+   * Whether a password that is known to be right needs no turn: no client is limited, and no guess at it is pending. The
    * owner's token never needs one.
    */
   #mayTryNow(ctx: Context, account: Account): boolean {

@@ -30,7 +30,7 @@ export class KeptParts implements nunjucks.Extension {
   readonly tags = ['keep'];
   /** By the place in a template, which gets another number when that is compiled again; the one used last is the last. */
   readonly #kept: Kept[][] = [];
-  /** With a number, it stands for a part in the text of a page. It is secret, so that no value of a page can name a part. */
+  /** With a number, it marks the place of a part in the text of a page. It is secret, so that no value of a page can name a part. */
   readonly #mark = randomBytes(16).toString('hex');
   readonly #marks = new RegExp(`<${this.#mark} (\\d+)>`);
   /** Parts of the page that is rendered now. */

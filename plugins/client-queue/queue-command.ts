@@ -136,7 +136,7 @@ const verbs = {
   delete: { past: 'deleted', now: 'Deleting', ask: 'Delete' },
 } as const;
 
-/** What became of the chosen entries, and what `--json` prints. */
+/** The results for the chosen entries, and what `--json` prints. */
 interface Change {
   readonly operation: Operation;
   readonly dryRun: boolean;
@@ -219,7 +219,7 @@ const Job = z.object({
 /** Waits between looks at a job: short ones first, for most jobs are. */
 const [firstPauseMs, maxPauseMs] = [20, 500];
 
-/** A job of the server: Ctrl-C cancels it. It goes on when this process is killed. */
+/** A job of the server: Ctrl-C cancels it. It continues when this process is killed. */
 async function changeByJob(call: OwnerCall, operation: Operation, selector: object): Promise<Change> {
   const started = await call('POST', `/client/queue/${operation}`, { ...selector, job: true });
   let { job } = answered(started, z.object({ job: Job }));

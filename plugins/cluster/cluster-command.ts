@@ -153,7 +153,7 @@ async function connected<T>(
   as: As,
   work: (ask: Ask, on: { readonly client: pg.Client; readonly host: string }) => Promise<T>,
 ): Promise<T> {
-  const { askOn, connectTo, refusalOf } = await import('./connect.js');
+  const { askOn, connectTo, connectionRefusal } = await import('./connect.js');
   const askPassword = as.askPassword ?? ((): Promise<string> => answer(terminal, as.user));
   const on = await connectTo({ ...as, askPassword: as.password === undefined ? askPassword : undefined });
   try {
@@ -165,7 +165,7 @@ async function connected<T>(
         'The tables of the cluster are missing. Make them: postern cluster init, then postern cluster migrate',
       );
     if (typeof code !== 'string') throw error;
-    throw startError(refusalOf(error, as) ?? `The database refused: ${(error as Error).message}.`, error);
+    throw startError(connectionRefusal(error, as) ?? `The database refused: ${(error as Error).message}.`, error);
   } finally {
     await on.client.end().catch(() => undefined);
   }

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { SqlRow } from '../../core/contracts/cluster.js';
 import { startError } from '../../core/problem.js';
-import { addressOf } from './database.js';
+import { serverAddress } from './database.js';
 import type { DatabaseSettings } from './options.js';
 import type { Ask } from './server-state.js';
 
@@ -20,7 +20,7 @@ const wantsPassword = (error: unknown): boolean => {
 };
 
 /** What an operator has to mend; undefined for a database that is only away. */
-export function refusalOf(error: unknown, { user }: Pick<DatabaseSettings, 'user'>): string | undefined {
+export function connectionRefusal(error: unknown, { user }: Pick<DatabaseSettings, 'user'>): string | undefined {
   const { code, message, path } = error as {
     readonly code?: string;
     readonly message?: string;
@@ -64,7 +64,7 @@ export const askOn =
   async <R extends SqlRow>(text: string, values: readonly unknown[] = []) =>
     (await client.query<R>(text, [...values])).rows;
 
-/** A connection of a command. It belongs to whoever asked. */
+/** A connection of a command. The caller closes it. */
 export interface Connected {
   readonly client: pg.Client;
   readonly host: string;
@@ -91,7 +91,7 @@ export async function connectTo({ askPassword, ...wanted }: Connecting): Promise
       complaints.push(`${host} is a standby.`);
     } catch (error) {
       if ((error as { readonly code?: string }).code === '3D000') throw error;
-      complaints.push(refusalOf(error, wanted) ?? `${host} does not answer: ${wordsOf(error)}.`);
+      complaints.push(connectionRefusal(error, wanted) ?? `${host} does not answer: ${wordsOf(error)}.`);
     }
   }
   throw startError([...new Set(complaints)].join('\n'));
@@ -103,7 +103,7 @@ async function opened(
   { settings, user, password, database }: Connecting,
 ): Promise<pg.Client | undefined> {
   const client = new pg.Client({
-    ...addressOf(host, settings),
+    ...serverAddress(host, settings),
     database: database ?? settings.name,
     user,
     ...(password !== undefined && { password }),

@@ -73,7 +73,7 @@ export class DatabaseDocuments implements Documents {
     await this.#copies.update((copies) => ({ ...copies, [name]: found ?? null }));
   }
 
-  /** Finds what has changed though nobody rang. Called at intervals. */
+  /** Finds changes that were not announced. Called at intervals. */
   async look(): Promise<void> {
     const names = [...this.#listeners.keys()];
     if (names.length === 0) return;

@@ -67,7 +67,7 @@ export class DatabaseUsers implements UserRecords {
     return this.#byName.get(name);
   }
 
-  /** Without a copy nobody is unknown for good. */
+  /** Without a copy no user can be called unknown. */
   #refuseUnread(): void {
     if (!this.#isRead) throw problem('unavailable', 'The users of the cluster have not been read yet.');
   }

@@ -33,7 +33,7 @@ const firstPauseMs = 100;
 
 interface DatabaseInput {
   readonly settings: DatabaseSettings;
-  /** Shown in `pg_stat_activity`, with the purpose behind it. */
+  /** Shown in `pg_stat_activity`, followed by the purpose. */
   readonly applicationName: string;
   /** Milliseconds after which a silent query about the session has failed and its connection is closed. */
   readonly queryTimeoutMs: number;
@@ -160,7 +160,7 @@ export class Database {
     if (known !== undefined) return known;
     const { settings, applicationName, queryTimeoutMs, log } = this.#input;
     const pool = new pg.Pool({
-      ...addressOf(this.host, settings),
+      ...serverAddress(this.host, settings),
       database: settings.name,
       user: settings.user,
       ...(settings.password !== undefined && { password: settings.password }),
@@ -213,7 +213,7 @@ async function isWritable(client: pg.PoolClient): Promise<boolean> {
 }
 
 /** Where and how to connect to one of the servers. Reads the files of the certificates. */
-export function addressOf(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
+export function serverAddress(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
   if (host.startsWith('/')) {
     const [, folder = host, port = '5432'] = /^(.*?)(?::(\d+))?$/.exec(host) ?? [];
     return { host: folder, port: Number(port), ssl: false };

@@ -6,7 +6,7 @@ const channel = 'postern';
 /** What is rung within this time goes together. Milliseconds. */
 const gatherMs = 50;
 /** A note has 8000 bytes at most; beyond this, it says only that there is something. */
-const mostBytes = 6000;
+const maxBytes = 6000;
 const againMs = 1000;
 
 interface Note {
@@ -24,7 +24,7 @@ interface DoorbellInput {
   readonly log: Log;
 }
 
-/** Tells other nodes what there is to do, behind a commit. Nobody depends on it. */
+/** Tells other nodes what there is to do, after a commit. It may be lost. */
 export class Doorbell {
   readonly #input: DoorbellInput;
   readonly #listeners = new Map<string, Set<Listener>>();
@@ -67,10 +67,10 @@ export class Doorbell {
     const notes = Array.from(this.#gathered, ([topic, names]): string => {
       const note: Note = { from: node, topic, names: [...names] };
       const text = JSON.stringify(note);
-      return Buffer.byteLength(text) <= mostBytes ? text : JSON.stringify({ ...note, names: null });
+      return Buffer.byteLength(text) <= maxBytes ? text : JSON.stringify({ ...note, names: null });
     });
     this.#gathered.clear();
-    // In a transaction of its own: a note inside of another one would make all writers wait for each other.
+    // In a separate transaction: a note inside another one would make all writers wait for each other.
     for (const note of notes)
       await database.query('pages', 'select pg_notify($1, $2)', [channel, note]).catch(() => undefined);
   }

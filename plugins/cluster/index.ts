@@ -29,7 +29,7 @@ const nodeOfCluster = definePlugin({
   ...shown,
   async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
     // Who has no cluster does not wait until the client of the database is loaded.
-    const { ClusterNode, provide } = await import('./node-services.js');
+    const { ClusterNode, provideServices } = await import('./node-services.js');
     const { clock, log, health, http, onClose } = context;
     const { sessionSeconds } = options;
     const node = new ClusterNode({
@@ -48,7 +48,7 @@ const nodeOfCluster = definePlugin({
     http.navigate(link);
     http.mount(clusterEndpoints({ node, sessionSeconds }));
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, ...(await provide(context, node, limits)) };
+    return { cluster: node, ...(await provideServices(context, node, limits)) };
   },
 });
 

@@ -16,7 +16,7 @@ export class NodeDuties implements Duties {
     return !draining && this.#own?.session === session && this.#own?.names.has(name) === true;
   }
 
-  /** Takes the duties that nobody living has. Called at intervals. */
+  /** Takes the duties that no living node has. Called at intervals. */
   async take(): Promise<void> {
     const { session, draining, database } = this.#cluster;
     if (session === undefined || this.#asked.size === 0) return;

@@ -11,11 +11,11 @@ import { NodeShares } from './site-shares.js';
 
 export { ClusterNode } from './node.js';
 
-/** What nobody has rung for is found within this time. Seconds. */
+/** Changes that were not announced are found within this time. Seconds. */
 const lookSeconds = 30;
 
 /** The services of a node, looked after at intervals. */
-export async function provide(
+export async function provideServices(
   { every, folder, log, onClose }: Pick<PluginContext, 'every' | 'folder' | 'log' | 'onClose'>,
   node: ClusterNode,
   limits: AttemptLimits,

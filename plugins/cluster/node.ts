@@ -3,15 +3,15 @@ import type { Clock } from '../../core/clock.js';
 import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
 import type { Log } from '../../core/log/log.js';
 import { isProblem } from '../../core/problem.js';
-import { refusalOf } from './connect.js';
+import { connectionRefusal } from './connect.js';
 import { Database, isConflict } from './database.js';
 import { Doorbell } from './doorbell.js';
 import type { ClusterSettings } from './options.js';
 import { complaintOf, ownVersion } from './schema.js';
 import { unsafeSettings } from './server-state.js';
-import { Session } from './session.js';
+import { NodeSession } from './session.js';
 
-const mostTries = 3;
+const maxTries = 3;
 /** Longer than the first pause after a failed connection. */
 const nextHostMs = 150;
 
@@ -33,7 +33,7 @@ export class ClusterNode implements Cluster {
   readonly #user: string;
   readonly #hosts: number;
   readonly #connections: Database;
-  readonly #session: Session;
+  readonly #session: NodeSession;
   readonly #doorbell: Doorbell;
 
   constructor({ settings, node, instance, clock, log, report }: NodeInput) {
@@ -50,7 +50,7 @@ export class ClusterNode implements Cluster {
     this.#wall = clock;
     this.#user = settings.database.user;
     this.#hosts = settings.database.hosts.length;
-    this.#session = new Session({
+    this.#session = new NodeSession({
       database: this.#connections,
       node,
       instance,
@@ -119,7 +119,7 @@ export class ClusterNode implements Cluster {
         return (await unsafeSettings(this.database)) ?? (await this.#ofTables());
       } catch (error) {
         const cause = isProblem(error) ? error.cause : error;
-        refusal ??= refusalOf(cause, { user: this.#user });
+        refusal ??= connectionRefusal(cause, { user: this.#user });
       }
     }
     return refusal;
@@ -201,7 +201,7 @@ async function repeated<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (!isConflict(error) || tries >= mostTries) throw error;
+      if (!isConflict(error) || tries >= maxTries) throw error;
       await pause(tries * 10, undefined, { ref: false });
     }
   }

@@ -9,7 +9,7 @@ export const ownerRole = 'postern_owner';
 export const readRole = 'postern_read';
 
 /** Nine nodes with ten connections each, below the usual `max_connections` of 100. */
-const mostConnections = 90;
+const maxConnections = 90;
 
 interface RolesInput {
   /** Name of the database. */
@@ -25,7 +25,7 @@ export function rolesScript({ database, app, verifier }: RolesInput): string {
   const [base, role] = [escapeIdentifier(database), escapeIdentifier(app)];
   return `-- The owner of the tables, the role of the servers, and one that reads.
 ${roleText(ownerRole, 'login')}
-${roleText(app, `login connection limit ${mostConnections}`)}
+${roleText(app, `login connection limit ${maxConnections}`)}
 ${roleText(readRole, 'login connection limit 10')}
 ${verifier === undefined ? `-- Give it a password: \\password ${app}` : `alter role ${role} password ${escapeLiteral(verifier)};`}
 -- Statistics of other sessions: who holds an old snapshot, how far a standby is behind.

@@ -31,7 +31,7 @@ create table postern.session (
 -- surrogate pair; what was accepted is in 'envelope'.
 create table postern.entry (
   uid text primary key,
-  -- Of whoever answers for it: may change as long as it is taken in.
+  -- Of the acceptance that answers for it: may change while it is being accepted.
   birth text not null,
   revision int not null default 1,
   sender text,

@@ -43,7 +43,7 @@ export function unsafe({ number, version, fsync, pages, commit }: Settings): str
 export interface NodeState {
   readonly node: string;
   readonly session: string;
-  /** `silent`: no beat for a while, but nobody has declared it dead. */
+  /** `silent`: no beat for a while, but no node has declared it dead. */
   readonly state: 'up' | 'draining' | 'silent' | 'dead';
   readonly draining: boolean;
   /** Of Postern. */
@@ -60,7 +60,7 @@ export interface NodeState {
   readonly fenced: number | null;
 }
 
-/** Clocks that differ by more are told. Seconds. */
+/** Clocks that differ by more are reported. Seconds. */
 export const clockPlaySeconds = 5;
 
 interface SessionRow extends SqlRow {

@@ -9,7 +9,7 @@ interface SessionInput {
   readonly database: Pick<Database, 'query' | 'transaction'>;
   /** Name of this node. */
   readonly node: string;
-  /** Drawn once for the data folder: two servers with one name are told apart by it. */
+  /** Drawn once for the data folder: it distinguishes two servers with one name. */
   readonly instance: string;
   /** A session that is silent for so long is dead to the others. Milliseconds. */
   readonly sessionMs: number;
@@ -24,7 +24,7 @@ interface SessionInput {
 /** Beats in the life of a session without one; looks at the others, and the pause between two of them that counts. */
 const beatsPerSession = 6;
 const looksPerSession = 20;
-const longestLookGap = 1 / 10;
+const maxLookGap = 1 / 10;
 /** Share of `sessionMs` after which a node without an answer to a beat stops. The others wait for all of it. */
 const validShare = 0.7;
 /** An answer of the database about this session counts for so long. Milliseconds. */
@@ -50,7 +50,7 @@ interface Living {
  * The life of a node among the others: a row in the database with a heartbeat. Leases belong to a session, not to a
  * node; when the others have declared it dead, it must not send another final dot, and joins anew.
  */
-export class Session {
+export class NodeSession {
   readonly #input: SessionInput;
   readonly #beatMs: number;
   readonly #lookMs: number;
@@ -195,7 +195,7 @@ export class Session {
     const { database, node, instance, clock, log } = this.#input;
     const before = this.#now();
     const joined = await database.transaction('fence', async (client) => {
-      // Who has this name waits for whoever joins under it.
+      // Servers with one name join one after the other.
       await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`postern.session.${node}`]);
       await client.query('update postern.session set dead = true where node = $1 and instance = $2 and not dead', [
         node,
@@ -341,9 +341,9 @@ class Observation {
     this.#sessionMs = sessionMs;
   }
 
-  /** The sessions whose beat has stood still for too long. */
+  /** The sessions whose beat has not changed for too long. */
   look(living: readonly Seen[], now: number): readonly Seen[] {
-    if (now - this.#lookedAt > this.#sessionMs * longestLookGap) this.#seen.clear();
+    if (now - this.#lookedAt > this.#sessionMs * maxLookGap) this.#seen.clear();
     this.#lookedAt = now;
     const keys = new Set(living.map(({ key }) => key));
     for (const key of this.#seen.keys()) if (!keys.has(key)) this.#seen.delete(key);

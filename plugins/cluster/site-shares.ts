@@ -2,7 +2,7 @@ import type { Clock } from '../../core/clock.js';
 import type { Cluster, PaceLimits, SiteShares, SqlTransaction } from '../../core/contracts/cluster.js';
 
 const topic = 'share';
-/** A limit on the rate alone is shared in so many parts. */
+/** Parts of a limit on the rate alone. */
 const partsOfRate = 100;
 /** Requests are gathered so long. Milliseconds. */
 const gatherMs = 20;
@@ -170,7 +170,7 @@ export class NodeShares implements SiteShares {
     this.#cluster.ring(topic, [site]);
   }
 
-  /** A session has ended: what it had is of nobody. */
+  /** A session has ended: its shares are void. */
   #forget(): void {
     const sites = [...this.#shares.keys()];
     this.#shares.clear();
@@ -191,7 +191,7 @@ interface ShareRow extends Readonly<Record<string, unknown>> {
   readonly wants: boolean;
 }
 
-/** The shares of living sessions; nobody else changes them before the transaction ends. */
+/** The shares of living sessions; no other transaction changes them before this one ends. */
 async function lockedShares(sql: SqlTransaction, site: string): Promise<readonly ShareRow[]> {
   await sql.query('select pg_advisory_xact_lock(hashtextextended($1, 1))', [`postern.site.${site}`]);
   await sql.query(

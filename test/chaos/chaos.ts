@@ -35,7 +35,7 @@ export const nodeNames = ['mx1', 'mx2', 'mx3'];
 /** Of the node of one table. */
 const connectionsPerNode = 8;
 /** Without a new outcome for so long the rest is stuck. */
-export const patienceMs = 60_000;
+export const maxWaitMs = 60_000;
 
 /** What is enough for a machine that does nothing else, and more for a busy one. */
 export function defaultSessionMs(): number {
@@ -88,7 +88,7 @@ export class Observer {
 
   /** Repeats the work until the database has done it. */
   async do<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
-    const until = performance.now() + patienceMs;
+    const until = performance.now() + maxWaitMs;
     for (;;) {
       try {
         return await work((this.#client ??= await this.#connect()));
@@ -117,7 +117,7 @@ export class Observer {
 /** Waits until nothing waits any more, or nothing moves. */
 async function drain(observer: Observer): Promise<ReadonlySet<string>> {
   let rest = await observer.do(open);
-  for (let movedAt = performance.now(); rest.size > 0 && performance.now() - movedAt < patienceMs;) {
+  for (let movedAt = performance.now(); rest.size > 0 && performance.now() - movedAt < maxWaitMs;) {
     await pause(200);
     const now = await observer.do(open);
     if (now.size < rest.size) movedAt = performance.now();

@@ -6,7 +6,7 @@ import { atEnd, type Ending } from '../support/ending.js';
 import { freePort } from '../support/free-port.js';
 import { Postgres } from '../support/postgres.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { database, here, nodeNames, Observer, patienceMs, startSink } from './chaos.js';
+import { database, here, nodeNames, Observer, maxWaitMs, startSink } from './chaos.js';
 import { Disturbances, seeded } from './disturbances.js';
 import { sendAll } from './mail-client.js';
 import { judgeMail, type MailArrival, type MailVerdict } from './mail-verdict.js';
@@ -96,7 +96,7 @@ export async function runMailChaos(test: Ending, options: MailChaosOptions): Pro
 /** Waits until nothing waits any more, or nothing moves. */
 async function drain(observer: Observer): Promise<void> {
   let rest = await observer.do(waitingCount);
-  for (let movedAt = performance.now(); rest > 0 && performance.now() - movedAt < patienceMs;) {
+  for (let movedAt = performance.now(); rest > 0 && performance.now() - movedAt < maxWaitMs;) {
     await pause(200);
     const now = await observer.do(waitingCount);
     if (now < rest) movedAt = performance.now();

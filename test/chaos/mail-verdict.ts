@@ -1,4 +1,4 @@
-import { grouped } from '../../plugins/client-queue/postgres/entry-rows.js';
+import { groupedBy } from '../../plugins/client-queue/postgres/entry-rows.js';
 import type { Sent } from './mail-client.js';
 import type { RecipientEnd, RecipientLease } from './queue-tables.js';
 
@@ -45,9 +45,9 @@ const bounced: readonly number[] = [4, 5];
 export function judgeMail({ accepted, unanswered, arrivals, leases, ends }: MailEvidence): MailVerdict {
   const keyOf = (one: { readonly id: string; readonly address: string }): string => `${one.id} ${one.address}`;
   const idOf = new Map(ends.map(({ uid, id }) => [uid, id]));
-  const leasesOf = grouped(leases, ({ uid, address }) => keyOf({ id: idOf.get(uid) ?? '', address }));
-  const endsOf = grouped(ends, keyOf);
-  const arrivalsOf = grouped(
+  const leasesOf = groupedBy(leases, ({ uid, address }) => keyOf({ id: idOf.get(uid) ?? '', address }));
+  const endsOf = groupedBy(ends, keyOf);
+  const arrivalsOf = groupedBy(
     arrivals.filter(({ id }) => accepted.has(id) || unanswered.has(id)).toSorted((one, other) => one.at - other.at),
     keyOf,
   );

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';
 import { systemClock } from '../../core/clock.js';
 import { Database } from '../../plugins/cluster/database.js';
-import { Session } from '../../plugins/cluster/session.js';
+import { NodeSession } from '../../plugins/cluster/session.js';
 import type { NodeArguments } from './node-process.js';
 import { done, leased, waiting } from './one-table.js';
 
@@ -72,7 +72,7 @@ class SinkConnection {
 class OneTableNode {
   readonly #given: NodeArguments;
   readonly #database: Database;
-  readonly #session: Session;
+  readonly #session: NodeSession;
   /** By token: what was claimed, and whose outcome is not committed yet. */
   readonly #inHand = new Map<string, Job>();
   readonly #queue: Job[] = [];
@@ -92,7 +92,7 @@ class OneTableNode {
       clock,
       log,
     });
-    this.#session = new Session({ database: this.#database, node: name, instance, sessionMs, clock, log });
+    this.#session = new NodeSession({ database: this.#database, node: name, instance, sessionMs, clock, log });
   }
 
   async run(): Promise<void> {

@@ -8,7 +8,7 @@ import type { ClientDeadlines } from './remote-server.js';
 
 /** Maximum bytes in the socket's buffer; also the size of a block for `blockMs`. */
 const blockBytes = 64 * 1024;
-/** Of a message with its dot, the system takes so many at once even on a new connection: none of them waits here. */
+/** Bytes of a message with its dot that the system takes at once, even on a new connection. */
 const atOnceBytes = 16 * 1024;
 
 /** Writes a message and its final dot as fast as the server accepts them. */

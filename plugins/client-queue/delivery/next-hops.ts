@@ -69,7 +69,7 @@ interface KnownHops {
   readonly hung: boolean;
 }
 
-/** Digits of TLSA records that one entry of the cache stands for. */
+/** Digits of TLSA records that one entry of the cache depends on. */
 const entryDigits = 4000;
 
 /** Strangers choose the size of their records. */

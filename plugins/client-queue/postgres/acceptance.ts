@@ -19,13 +19,13 @@ const partBytes = 256 * 1024;
 const together = 64;
 const bytesTogether = 4 * 1024 * 1024;
 /** Messages that wait for a database that is away; further ones are refused at once. */
-const mostWaiting = 500;
+const maxWaiting = 500;
 const firstPauseMs = 100;
-const longestPauseMs = 2000;
-/** Behind a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
+const maxPauseMs = 2000;
+/** After a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
 const undecidedMs = 20_000;
 /** An index takes about 2700 bytes. */
-const longestDestination = 2000;
+const maxDestination = 2000;
 /** What the content of a message is to blame for: data, constraints, limits of the program. */
 const refusesContent = /^(22|23|54)/;
 
@@ -35,7 +35,7 @@ interface AcceptanceInput {
   readonly maxEntries: () => number;
   readonly size: () => number;
   /** A message waits so long for a database that is away. Milliseconds. */
-  readonly patienceMs: number;
+  readonly maxWaitMs: number;
   readonly turns: Turns;
   /** Its recipients may be claimed; the lane is written with the next claim. */
   readonly released: (entry: NewEntry) => void;
@@ -68,7 +68,7 @@ const away = 'The queue cannot be written now; try again later.';
 type Accepted = 'new' | 'taken' | 'refused';
 
 /** Takes mail in: 250 may be sent when the transaction with the entry has committed. */
-export class Acceptance {
+export class DatabaseAcceptance {
   readonly #input: AcceptanceInput;
   readonly #preparing = new Set<string>();
   readonly #recent = new LRUCache<string, true>({ max: 10_000 });
@@ -81,8 +81,8 @@ export class Acceptance {
     this.#input = input;
     this.#batches = new Batches<Waiting, Accepted>({
       concurrent: 2,
-      mostItems: together,
-      mostWeight: bytesTogether,
+      maxItems: together,
+      maxWeight: bytesTogether,
       weightOf: ({ content }) => content?.length ?? 0,
       run: (items) => this.#write(items),
       done: (items, begun) => input.meter?.committed('accept', items, begun),
@@ -92,13 +92,13 @@ export class Acceptance {
   async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
     const { uid } = given;
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
-    if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > longestDestination)) {
+    if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > maxDestination)) {
       throw problem('invalid', 'The name of a destination is too long.');
     }
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
-    if (this.#isAway && this.#batches.size >= mostWaiting) throw problem('unavailable', away);
+    if (this.#isAway && this.#batches.size >= maxWaiting) throw problem('unavailable', away);
     // Another node may know it: then the commit says so.
     if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
     if (this.#preparing.has(uid))
@@ -217,12 +217,12 @@ export class Acceptance {
     }
   }
 
-  /** Writes them in one transaction. While nobody knows whether it has committed, the same is written again. */
+  /** Writes them in one transaction. While it is unknown whether it has committed, the same is written again. */
   async #write(items: readonly Waiting[]): Promise<readonly Accepted[]> {
-    const { cluster, patienceMs } = this.#input;
+    const { cluster, maxWaitMs } = this.#input;
     // The first one has waited the longest.
-    const until = (items[0]?.since ?? 0) + patienceMs;
-    for (let ms = firstPauseMs, isSent = false; ; ms = Math.min(ms * 2, longestPauseMs)) {
+    const until = (items[0]?.since ?? 0) + maxWaitMs;
+    for (let ms = firstPauseMs, isSent = false; ; ms = Math.min(ms * 2, maxPauseMs)) {
       try {
         const accepted = await this.#insert(items);
         this.#isAway = false;
@@ -233,7 +233,7 @@ export class Acceptance {
         this.#isAway = true;
         isSent ||= !isProblem(error);
         if (cluster.clock.monotonic() + ms >= until) {
-          // Whoever gets 451 sends it again: what has committed nevertheless is withdrawn, and so are its parts.
+          // A client that gets 451 sends it again: what has committed nevertheless is withdrawn, and so are its parts.
           for (const { entry, birth, content } of items) {
             if (isSent || content === undefined) this.#doubt(entry.uid, birth);
           }
@@ -318,7 +318,7 @@ async function insertEntries(
 
 /**
  * Entries that are there already are of these from now on: who has put them in first, and does not know it, must not
- * take them back. Their births until now. A statement of its own sees what another transaction has committed meanwhile.
+ * take them back. Their births until now. A second statement sees what another transaction has committed meanwhile.
  */
 function takeOver(
   sql: SqlTransaction,
@@ -374,10 +374,10 @@ async function insertBodies(sql: SqlTransaction, items: readonly Accepting[]): P
   await sql.query(`insert into postern.body (id, part, data) values ${places}`, small.flat());
 }
 
-/** Somebody else has answered for it meanwhile. */
+/** Another acceptance has answered for it meanwhile. */
 const releaseText = `update postern.recipient set lane = 1, session = null where uid = $1 and lane = 3`;
 
-/** False when somebody has begun to send it. */
+/** False when a node has begun to send it. */
 async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promise<boolean> {
   const [entry] = await sql.query<{ birth: string; body: string }>(
     'select birth, body from postern.entry where uid = $1 for update',

@@ -7,8 +7,8 @@ interface Waiting<T, R> {
 interface BatchInput<T, R> {
   /** Batches that run at a time. */
   readonly concurrent: number;
-  readonly mostItems: number;
-  readonly mostWeight?: number;
+  readonly maxItems: number;
+  readonly maxWeight?: number;
   readonly weightOf?: (item: T) => number;
   /** Told after a batch that went well; `begun` by `performance.now()`. */
   readonly done?: ((items: number, begun: number) => void) | undefined;
@@ -67,12 +67,12 @@ export class Batches<T, R> {
   }
 
   #next(): readonly Waiting<T, R>[] {
-    const { mostItems, mostWeight = Infinity, weightOf = () => 0 } = this.#input;
+    const { maxItems, maxWeight = Infinity, weightOf = () => 0 } = this.#input;
     let weight = 0;
     let count = 0;
     for (const { item } of this.#waiting) {
       weight += weightOf(item);
-      if (count >= mostItems || (count > 0 && weight > mostWeight)) break;
+      if (count >= maxItems || (count > 0 && weight > maxWeight)) break;
       count += 1;
     }
     return this.#waiting.splice(0, count);

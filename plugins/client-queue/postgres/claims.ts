@@ -5,7 +5,7 @@ import { decodeEnvelope } from '../queue/envelope.js';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import { DueSignal } from '../queue/schedule.js';
 import { DestinationHints, type Wanted } from './destination-hints.js';
-import { decodedEnvelope, grouped, lanes, numberOf, turned } from './entry-rows.js';
+import { decodedEnvelope, groupedBy, lanes, numberOf, turned } from './entry-rows.js';
 
 const queued = numberOf('queued');
 
@@ -135,7 +135,7 @@ export class Claims {
   }
 
   #advance(wanted: readonly Wanted[], rows: readonly ClaimedRow[]): void {
-    const byDestination = grouped(rows, ({ destination }) => destination);
+    const byDestination = groupedBy(rows, ({ destination }) => destination);
     for (const want of wanted) {
       const those = byDestination.get(want.destination) ?? [];
       const most = (lane: number, of: 'turn' | 'due') =>
@@ -243,7 +243,7 @@ export class Claims {
   ): readonly Lease[] {
     const deadline = this.#cluster.clock.monotonic() + leaseMs;
     return Array.from(
-      grouped(rows, ({ token }) => token),
+      groupedBy(rows, ({ token }) => token),
       ([token, those]) => {
         const [first] = those;
         const envelope = first && envelopes.get(first.uid);

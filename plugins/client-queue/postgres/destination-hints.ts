@@ -2,10 +2,10 @@ import { DueHeap, type Due, nowhere } from '../queue/due-heap.js';
 import type { ClaimOptions } from '../../../core/contracts/relay-queue-store.js';
 
 /** Destinations that are asked for in one claim, and what each may get of it. */
-const mostAsked = 64;
-const mostEach = 64;
+const maxAsked = 64;
+const maxEach = 64;
 /** Destinations that are looked at in one claim: of those without room there may be very many. */
-const mostLooked = 2000;
+const maxLooked = 2000;
 /** What commits late lies below the marks: they are forgotten so often. Milliseconds. */
 const marksMs = 60_000;
 
@@ -56,7 +56,7 @@ export class DestinationHints {
     return ready?.due ?? this.#waiting.first?.due ?? null;
   }
 
-  /** Something of this destination is due at that time, by whoever put it in. */
+  /** Something of this destination is due at that time, whichever node accepted it. */
   add(name: string, due: number): void {
     const hint = this.#byName.get(name) ?? new DestinationHint(name);
     this.#byName.set(name, hint);
@@ -98,13 +98,13 @@ export class DestinationHints {
     let asked = 0;
     let looks = 0;
     for (const hint of this.#ready) {
-      if (asked >= Math.min(mostAsked, limit) || looks >= mostLooked) break;
+      if (asked >= Math.min(maxAsked, limit) || looks >= maxLooked) break;
       looks += 1;
       const site = sites === undefined ? hint.name : sites.of(hint.name);
       if (site === undefined) continue;
       const known = bySite.get(site) ?? { left: sites?.room(site) ?? Infinity, those: [] };
       bySite.set(site, known);
-      const most = Math.min(room(hint.name), mostEach);
+      const most = Math.min(room(hint.name), maxEach);
       if (known.left <= known.those.length || most <= 0) continue;
       known.those.push({ hint, most, count: 0 });
       asked += 1;

@@ -8,7 +8,7 @@ import {
 } from '../../../core/contracts/queue-entry.js';
 import { applyChange, type Change, type ChangeDeps, keptAttempts } from '../queue/change.js';
 import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
-import { outcomesOf } from '../queue/ledger.js';
+import { recipientOutcomes } from '../queue/ledger.js';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import { isWaiting, QueuedEntry, type RecipientRecord } from '../queue/queued-entry.js';
 
@@ -37,7 +37,7 @@ export const lanes = {
   retry: 1,
   /** A process died with it: one at a time for each node. */
   suspect: 2,
-  /** Accepted, while other targets of the message may still fail. Nobody claims it. */
+  /** Accepted, while other targets of the message may still fail. It cannot be claimed. */
   unreleased: 3,
 } as const;
 
@@ -126,7 +126,7 @@ export function envelopeText(entry: NewEntry): string {
 }
 
 /** Rows by their key, in the order of the first of each. */
-export function grouped<K, R>(rows: readonly R[], keyOf: (row: R) => K): Map<K, R[]> {
+export function groupedBy<K, R>(rows: readonly R[], keyOf: (row: R) => K): Map<K, R[]> {
   const groups = new Map<K, R[]>();
   for (const row of rows) {
     const group = groups.get(keyOf(row));
@@ -141,7 +141,7 @@ const timeOf = (text: string | null): number | null => (text === null ? null : N
 /**
  * The entries of these uids, in the order of their uids; missing ones are left out.
  *
- * @param lock so that nobody else changes them before the transaction ends
+ * @param lock so that no other transaction changes them before this one ends
  */
 export async function readEntries(
   sql: SqlTransaction,
@@ -161,7 +161,7 @@ export async function readEntries(
      from postern.recipient where uid = any($1::text[]) order by uid, idx ${lock === 'lock' ? 'for update' : ''}`,
     [uids],
   );
-  const byUid = grouped(recipients, ({ uid }) => uid);
+  const byUid = groupedBy(recipients, ({ uid }) => uid);
   return entries.map((row) => storedOf(row, byUid.get(row.uid) ?? []));
 }
 
@@ -200,7 +200,7 @@ function storedOf(row: EntryRow, recipients: readonly RecipientRow[]): StoredRow
     session: one.session,
     claimedAt: timeOf(one.claimed_at),
   }));
-  const active = grouped(
+  const active = groupedBy(
     leases.filter(({ index, token }) => token !== null && entry.recipients[index]?.state === 'active'),
     ({ token }) => token ?? 0,
   );
@@ -293,7 +293,7 @@ export class LockedEntries {
       attempts: [],
     };
     this.#changed.set(entry.uid, changed);
-    this.#outcomes.push(...outcomesOf(entry, change, now));
+    this.#outcomes.push(...recipientOutcomes(entry, change, now));
     applyChange(entry, change, this.#deps);
     for (const { index } of change.recipients ?? []) {
       changed.indexes.add(index);

@@ -94,7 +94,7 @@ const sortKeys: Readonly<Record<EntrySort, string>> = {
 };
 
 /** Beyond it, entries are not counted. */
-const mostCounted = 100_000;
+const maxCounted = 100_000;
 
 /** Answers questions about entries. */
 export class EntrySearch {
@@ -170,7 +170,7 @@ export class EntrySearch {
   async #total(sql: SqlTransaction, filter: EntryFilter): Promise<number> {
     const { text, values } = this.#condition(filter);
     const [row] = await sql.query<{ count: string }>(
-      `select count(*) from (select 1 from postern.entry e where ${text} limit ${mostCounted + 1}) counted`,
+      `select count(*) from (select 1 from postern.entry e where ${text} limit ${maxCounted + 1}) counted`,
       values,
     );
     return Number(row?.count ?? 0);
@@ -229,7 +229,7 @@ function pageOf(
  * Every destination with recipients that wait, and when the first is due: each is found by one step in an index, however
  * many recipients it has.
  */
-export async function waitingDestinations(
+export async function destinationsWithMail(
   database: SharedDatabase,
 ): Promise<readonly { readonly destination: string; readonly due: string; readonly suspect: boolean }[]> {
   const steps = (lane: number) => `

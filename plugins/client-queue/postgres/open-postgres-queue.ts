@@ -6,7 +6,7 @@ import { PostgresRelayQueue } from './postgres-relay-queue.js';
 import { queueMeter } from './queue-meter.js';
 
 /** A client that has sent its last dot waits ten minutes for the reply (RFC 5321 §4.5.3.2.6). */
-const patienceMs = 30_000;
+const maxWaitMs = 30_000;
 
 /** The queue that the nodes of a cluster share. */
 export function postgresStore(
@@ -21,7 +21,7 @@ export function postgresStore(
         cluster,
         log,
         bounds,
-        patienceMs,
+        maxWaitMs,
         random: (limit) => randomInt(limit),
         meter,
       });

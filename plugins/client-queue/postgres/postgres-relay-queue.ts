@@ -33,11 +33,11 @@ import { ageEntry } from '../queue/housekeeping.js';
 import { OutcomeListeners } from '../queue/ledger.js';
 import { versionOf } from '../queue/queued-entry.js';
 import { Tally } from '../queue/statistics.js';
-import { Acceptance } from './acceptance.js';
+import { DatabaseAcceptance } from './acceptance.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
-import { EntrySearch, waitingDestinations } from './entry-search.js';
+import { EntrySearch, destinationsWithMail } from './entry-search.js';
 import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
 import { Turns } from './turns.js';
@@ -51,7 +51,7 @@ export interface PostgresQueueInput {
   readonly log: Log;
   readonly bounds: QueueBounds;
   /** A message waits so long for a database that is away. Milliseconds. */
-  readonly patienceMs: number;
+  readonly maxWaitMs: number;
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
   readonly meter?: QueueMeter;
@@ -62,7 +62,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   readonly #input: PostgresQueueInput;
   readonly #claims: Claims;
   readonly #settlements: Settlements;
-  readonly #acceptance: Acceptance;
+  readonly #acceptance: DatabaseAcceptance;
   readonly #search: EntrySearch;
   readonly #mutations: EntryMutations;
   readonly #watch: ClockWatch;
@@ -83,7 +83,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     this.#claims = new Claims(cluster);
     const committed = (entries: LockedEntries): void => this.#committed(entries);
     this.#settlements = new Settlements({ ...input, claims: this.#claims, committed });
-    this.#acceptance = new Acceptance({
+    this.#acceptance = new DatabaseAcceptance({
       ...input,
       maxEntries: () => this.#bounds.maxEntries,
       size: () => this.#size,
@@ -301,10 +301,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     await this.#scan();
   }
 
-  /** Finds every destination where something waits, whoever put it there. */
+  /** Finds every destination where mail waits, whichever node accepted it. */
   async #scan(): Promise<void> {
     const { database } = this.#input.cluster;
-    for (const { destination, due, suspect } of await waitingDestinations(database)) {
+    for (const { destination, due, suspect } of await destinationsWithMail(database)) {
       this.#claims.scheduled(destination, Number(due), suspect);
     }
     const [row] = await database.query<{ open: string; damaged: string }>(

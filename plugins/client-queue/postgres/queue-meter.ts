@@ -13,7 +13,7 @@ export interface QueueMeter {
 export function queueMeter(metrics: PluginContext['metrics']): QueueMeter {
   const seconds = metrics.histogram(
     'cluster_commit_seconds',
-    'Time of transactions that take mail in or write outcomes, patience with an absent database included.',
+    'Time of transactions that take mail in or write outcomes, waiting for an absent database included.',
     [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 30],
     ['kind'],
   );

@@ -35,7 +35,7 @@ interface Settling {
   readonly settlement: Settlement;
 }
 
-/** Ends leases: with their outcome, or because whoever held them is dead. */
+/** Ends leases: with their outcome, or because the node that held them is dead. */
 export class Settlements {
   readonly #input: SettlementsInput;
   readonly #batches: Batches<Settling, 'settled' | 'conflict'>;
@@ -46,7 +46,7 @@ export class Settlements {
     this.#input = input;
     this.#batches = new Batches<Settling, 'settled' | 'conflict'>({
       concurrent: 2,
-      mostItems: together,
+      maxItems: together,
       run: (items) => this.#write(items),
       done: (items, begun) => input.meter?.committed('outcome', items, begun),
     });
@@ -211,7 +211,7 @@ async function deadSessions(sql: SqlTransaction): Promise<ReadonlySet<string>> {
   return new Set(rows.map(({ key }) => key));
 }
 
-/** Recipients that the lease has, or had while nobody else has begun. */
+/** Recipients that the lease has, or had while no other lease has begun. */
 function leaseOf({ entry, leases }: StoredRows, token: number): EntryLease | undefined {
   const those = leases.filter(({ index, ...row }) => {
     const recipient = entry.recipients[index];

@@ -166,7 +166,7 @@ export class Ledger {
     for (const change of changes) {
       const entry = this.find(change.uid);
       if (entry === undefined) continue;
-      if (outcomes.some) told.push(...outcomesOf(entry, change, clock.now()));
+      if (outcomes.some) told.push(...recipientOutcomes(entry, change, clock.now()));
       this.#apply(entry, change);
       entries.push(entry);
       written.push(change);
@@ -315,7 +315,7 @@ function storageProblem(error: unknown): Error {
 }
 
 /** Outcomes of a change for its recipients; compute them before the change is applied. */
-export function outcomesOf(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
+export function recipientOutcomes(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
   return (change.recipients ?? []).flatMap((given): readonly QueueOutcome[] => {
     const recipient = entry.recipients[given.index];
     const state = recipient && fateOf(recipient.state, given);

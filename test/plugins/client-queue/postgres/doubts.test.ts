@@ -44,7 +44,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     const timed = seenAs(cluster, { clock, database, ...quiet });
     const { log, sentences } = rememberingLog();
     const bounds = { keepFinishedMs: 86_400_000, maxEntries: 1000 };
-    const queue = new PostgresRelayQueue({ cluster: timed, log, bounds, patienceMs: 0, random: () => 0 });
+    const queue = new PostgresRelayQueue({ cluster: timed, log, bounds, maxWaitMs: 0, random: () => 0 });
     t.after(async () => {
       await queue.close();
       await cluster.leave();

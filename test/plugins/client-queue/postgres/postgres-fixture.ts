@@ -50,7 +50,7 @@ export function postgresQueues(server: () => Postgres) {
         cluster: timed,
         log,
         bounds: { keepFinishedMs: 7 * 86_400_000, maxEntries: 1000, ...bounds },
-        patienceMs: 2000,
+        maxWaitMs: 2000,
         random: () => 0,
       });
       await queue.catchUp();
