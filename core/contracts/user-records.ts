@@ -22,6 +22,8 @@ export interface UserRecord {
 export interface UserRecords {
   /** Where they are, for display; absent for the file of the options. */
   readonly source?: string;
+  /** There has never been a user: the users of a file may be added. */
+  readonly isNew?: boolean;
   /** In order of their domains and names. */
   list(): readonly UserRecord[];
   readonly count: number;

@@ -1,5 +1,6 @@
 import type { Cluster } from '../../core/contracts/cluster.js';
 import type { KeptAnswer, KeptAnswers } from '../../core/contracts/http-records.js';
+import { problem } from '../../core/problem.js';
 import type { Log } from '../../core/log/log.js';
 
 const keptMs = 24 * 3_600_000;
@@ -16,7 +17,8 @@ export class DatabaseAnswers implements KeptAnswers {
 
   async claim(key: string): Promise<(() => Promise<void>) | undefined> {
     const { database, clock, session } = this.#cluster;
-    const claim = `${session ?? 'none'} ${(claims += 1)}`;
+    if (session === undefined) throw problem('unavailable', 'This node has no session in the cluster now.');
+    const claim = `${session} ${(claims += 1)}`;
     const rows = await database.query(
       'pages',
       `insert into postern.answer (key, at, session, claim) values ($1, $2, $3, $4)
@@ -24,7 +26,7 @@ export class DatabaseAnswers implements KeptAnswers {
        where postern.answer.claim is null
          or not exists (select 1 from postern.session s where s.key = postern.answer.session and not s.dead)
        returning 1`,
-      [key, clock.now(), session ?? null, claim],
+      [key, clock.now(), session, claim],
     );
     if (rows.length === 0) return undefined;
     return async () => {
@@ -61,9 +63,7 @@ export class DatabaseAnswers implements KeptAnswers {
   /** Forgets what is older than a day. Called at intervals. */
   async forget(): Promise<void> {
     const { database, clock } = this.#cluster;
-    await database.query('pages', 'delete from postern.answer where at <= $1 and claim is null', [
-      clock.now() - keptMs,
-    ]);
+    await database.query('pages', 'delete from postern.answer where at <= $1', [clock.now() - keptMs]);
   }
 }
 

@@ -47,6 +47,10 @@ export class DatabaseUsers implements UserRecords {
     cluster.onRing(topic, () => void this.pull().catch(() => undefined));
   }
 
+  get isNew(): boolean {
+    return this.#isRead && this.#revision === 0;
+  }
+
   list(): readonly UserRecord[] {
     this.#refuseUnread();
     this.#ordered ??= [...this.#records.values()].sort((one, other) => (orderOf(one) < orderOf(other) ? -1 : 1));

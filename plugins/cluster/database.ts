@@ -29,6 +29,8 @@ export type Purpose = keyof typeof connections;
 const connectTimeoutMs = 3000;
 /** The same for all other queries: a batch may be large. */
 const workTimeoutMs = 4000;
+/** SQLSTATE of a statement that took too long. */
+const statementTimeout = '57014';
 const firstPauseMs = 100;
 
 interface DatabaseInput {
@@ -84,7 +86,7 @@ export class Database {
       await client.query('begin');
       try {
         const done = await work(client);
-        await client.query('commit');
+        await commit(client);
         return done;
       } catch (error) {
         // A lost connection is closed, which ends it as well.
@@ -159,6 +161,7 @@ export class Database {
     const known = this.#lanes.get(purpose);
     if (known !== undefined) return known;
     const { settings, applicationName, queryTimeoutMs, log } = this.#input;
+    const timeoutMs = purpose === 'fence' ? queryTimeoutMs : workTimeoutMs;
     const pool = new pg.Pool({
       ...serverAddress(this.host, settings),
       database: settings.name,
@@ -167,7 +170,9 @@ export class Database {
       application_name: `${applicationName}/${purpose}`,
       max: connections[purpose],
       Client: TimedClient as unknown as new () => pg.ClientBase,
-      query_timeout: purpose === 'fence' ? queryTimeoutMs : workTimeoutMs,
+      query_timeout: timeoutMs,
+      // Else the server would finish statements that no client waits for. A commit that is cancelled may have happened.
+      ...(purpose !== 'accept' && { statement_timeout: Math.round(timeoutMs * 0.9) }),
       idleTimeoutMillis: 0,
       keepAlive: true,
       verify: refuseReadOnly,
@@ -194,6 +199,21 @@ export class Database {
     this.#lanes.clear();
   }
 }
+/**
+ * A commit whose wait for the synchronous standby was cancelled succeeds with a warning, though it is on one server alone.
+ */
+async function commit(client: pg.ClientBase): Promise<void> {
+  const warnings: string[] = [];
+  const note = ({ message = '' }: { readonly message?: string | undefined }): void => void warnings.push(message);
+  client.on('notice', note);
+  try {
+    await client.query('commit');
+  } finally {
+    client.off('notice', note);
+  }
+  if (warnings.length > 0) throw new Error(`the database has warned at a commit: ${warnings.join(' ')}`);
+}
+
 const away = 'The database of the cluster does not answer.';
 
 const prepare =
@@ -246,6 +266,7 @@ export function stateOf(error: unknown): string | undefined {
 /** The server answered: the connection is well, and nothing of the transaction was done. */
 function isRefusedStatement(error: unknown): boolean {
   const state = stateOf(error);
+  if (state === statementTimeout) return true;
   return isProblem(error) || (state !== undefined && !/^(08|57|25006)/.test(state));
 }
 

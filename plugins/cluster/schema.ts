@@ -97,6 +97,7 @@ create table postern.body (
   id text not null,
   part int not null,
   data bytea not null,
+  stored_at timestamptz not null default clock_timestamp(),
   primary key (id, part)
 );
 alter table postern.body alter data set storage external;

@@ -55,16 +55,16 @@ export class SharedAttempts {
 
   async #read(): Promise<void> {
     const { database, node, clock } = this.#cluster;
-    const before = this.#readAt;
     // What was written while this node read last is read again.
-    this.#readAt = clock.now() - 2000;
+    const readAt = clock.now() - 2000;
     const rows = await database.query<{ name: string; key: string; window_start: string; count: number }>(
       'pages',
       `select g.name, g.key, g.window_start, g.count from postern.guess g
        where g.node <> $1 and (g.name, g.key) in (select name, key from postern.guess where at > $2 and node <> $1)
        limit 10000`,
-      [node, before],
+      [node, this.#readAt],
     );
+    this.#readAt = readAt;
     const offset = this.#offset;
     const byKey = new Map<string, { name: string; key: string; counts: CountedAttempts[] }>();
     for (const { name, key, window_start: window, count } of rows) {

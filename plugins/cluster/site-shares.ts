@@ -165,6 +165,8 @@ export class NodeShares implements SiteShares {
           allowed,
         ]);
     });
+    // Meanwhile it may have been given more.
+    share.allowed = Math.min(share.allowed, allowed);
     share.granted = allowed;
     if (allowed === 0 && !share.waiting) this.#shares.delete(site);
     this.#cluster.ring(topic, [site]);

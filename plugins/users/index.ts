@@ -101,7 +101,7 @@ async function recordsOf(file: string, elsewhere: UserRecords | undefined, log: 
   if (elsewhere === undefined) return openUserRecords(file);
   const isUnavailable = (error: unknown): boolean => isProblem(error) && error.problem === 'unavailable';
   try {
-    if (elsewhere.list().length > 0) return elsewhere;
+    if (elsewhere.isNew !== true) return elsewhere;
     const own = await openUserRecords(file);
     for (const record of own.list()) {
       await elsewhere.add(record).catch((error: unknown) => {

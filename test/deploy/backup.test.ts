@@ -1,3 +1,4 @@
+import { mapBounded } from '../../core/concurrency.js';
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cp, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
@@ -23,8 +24,8 @@ async function contents(admin: HttpClient, mailbox: string): Promise<readonly st
   const found = await Promise.all(
     folders.map(async (folder) => {
       const messages = await listMessages(admin, mailbox, folder).catch(() => []);
-      return Promise.all(
-        messages.map(async ({ id }) => (await rawMessage(admin, id, mailbox, folder)).toString('latin1')),
+      return mapBounded(messages, 32, async ({ id }) =>
+        (await rawMessage(admin, id, mailbox, folder)).toString('latin1'),
       );
     }),
   );

@@ -108,7 +108,7 @@ export class DatabaseAcceptance {
       const entry = { ...given, size: message.size - message.traceOffset };
       const birth = uniqueId();
       const content = await this.#content(birth, message).catch(async (error: unknown) => {
-        await this.#removeBody(birth);
+        await this.#removeBody(uid, birth);
         throw error;
       });
       return this.#prepared({ entry, content, birth });
@@ -161,7 +161,7 @@ export class DatabaseAcceptance {
         const accepted = await this.#batches
           .add({ ...accepting, since })
           .finally(() => this.#preparing.delete(entry.uid));
-        if (accepted !== 'new') await this.#removeBody(birth);
+        if (accepted !== 'new') await this.#removeBody(entry.uid, birth);
         if (accepted === 'refused') throw problem('unavailable', 'The queue cannot take this message.');
         if (accepted === 'taken') throw problem('conflict', 'There is such an entry already.');
         state = 'committed';
@@ -179,16 +179,16 @@ export class DatabaseAcceptance {
         state = 'ended';
         this.#preparing.delete(entry.uid);
         if (before === 'committed') await this.#withdraw(entry.uid, birth);
-        else if (before === 'prepared') await this.#removeBody(birth);
+        else if (before === 'prepared') await this.#removeBody(entry.uid, birth);
       },
     };
   }
 
-  /** Of a message that was not accepted. */
-  async #removeBody(birth: string): Promise<void> {
-    await this.#input.cluster.database
-      .query('bodies', 'delete from postern.body where id = $1', [birth])
-      .catch(() => undefined);
+  /** Of a message that was not accepted here; another acceptance may have taken its entry over, with this body. */
+  async #removeBody(uid: string, birth: string): Promise<void> {
+    const text = `delete from postern.body where id = $1
+      and not exists (select 1 from postern.entry where uid = $2 and body = $1)`;
+    await this.#input.cluster.database.query('bodies', text, [birth, uid]).catch(() => undefined);
   }
 
   /** Never rejects: what cannot be withdrawn now is withdrawn later. */
@@ -249,7 +249,7 @@ export class DatabaseAcceptance {
     const [first] = items;
     if (items.length === 1 && first !== undefined) {
       this.#input.log.error({ uid: first.entry.uid, err: error }, 'the database refuses the text of a message');
-      await this.#removeBody(first.birth);
+      await this.#removeBody(first.entry.uid, first.birth);
       throw problem('unavailable', { detail: 'The queue cannot take this message.', cause: error });
     }
     const middle = Math.ceil(items.length / 2);

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { problem } from '../../../core/problem.js';
@@ -53,7 +54,8 @@ export class Claims {
   readonly #cluster: Cluster;
   /** Released here, as long as the tables do not say so. */
   readonly #released = new Map<string, NewEntry>();
-  #lastToken = 0;
+  /** Drawn, so that no other node or process has the same. */
+  #lastToken = randomInt(2 ** 47) * 32;
   /** When a suspect may be due; null for never. */
   #suspectDue: number | null = null;
   /** The last token of the claims that have ended, whatever came of them. */
@@ -144,11 +146,11 @@ export class Claims {
     }
   }
 
-  /** Larger than all before it, and unlike those of other nodes. */
+  /** Reserves tokens: those that follow the returned one. */
   #tokens(count: number): number {
-    const first = Math.max(this.#lastToken + 1, Math.floor(this.#cluster.clock.now()) * 1024);
-    this.#lastToken = first + count;
-    return first;
+    const before = this.#lastToken;
+    this.#lastToken += count;
+    return before;
   }
 
   async #pick(
@@ -231,7 +233,7 @@ export class Claims {
        where r.uid = t.uid and r.idx = t.idx and s.key = $4 and not s.dead
        returning r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
          r.replied_at, r.status`,
-      [this.#tokens(1), Math.floor(now), first.destination, session, Math.min(maxRecipients, 32_767)],
+      [this.#tokens(1) + 1, Math.floor(now), first.destination, session, Math.min(maxRecipients, 32_767)],
     );
     return { rows, due };
   }

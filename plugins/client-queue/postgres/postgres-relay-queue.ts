@@ -45,6 +45,10 @@ import { Turns } from './turns.js';
 /** Entries of one transaction. */
 const together = 250;
 const scanMs = 30_000;
+/** Bodies without an entry are looked for so often. */
+const sweepMs = 3_600_000;
+/** With more entries the statistics of all are counted every `scanMs`. */
+const maxCountedAnew = 5000;
 
 export interface PostgresQueueInput {
   readonly cluster: Cluster;
@@ -72,6 +76,9 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   #size = 0;
   #damaged = 0;
   #scannedAt = -Infinity;
+  #sweptAt = -Infinity;
+  #counted: Promise<QueueStatistics> | undefined;
+  #countedAt = -Infinity;
   #given = 0;
   #fault: string | undefined;
   #closed = false;
@@ -205,7 +212,19 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     return this.#search.count(filter);
   }
 
-  async statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
+  /** Of a large queue, the same answer for a while. */
+  statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
+    if (filter !== undefined) return this.#count(now, filter);
+    const since = this.#input.cluster.clock.monotonic() - this.#countedAt;
+    if (this.#counted !== undefined && since < scanMs && this.#size > maxCountedAnew) return this.#counted;
+    const counted = this.#count(now);
+    this.#counted = counted;
+    this.#countedAt = this.#input.cluster.clock.monotonic();
+    counted.catch(() => (this.#counted = undefined));
+    return counted;
+  }
+
+  async #count(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
     const tally = new Tally(now);
     const chooses = filter && recipientTestOf(filter);
     const uids = await this.#search.matching(filter ?? { state: entryStates });
@@ -292,6 +311,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   async catchUp(scans = this.#input.cluster.clock.monotonic() - this.#scannedAt >= scanMs): Promise<void> {
     if (this.#closed) return;
     const { cluster } = this.#input;
+    const overdue = [...this.#claims.held.values()].filter(({ deadline }) => deadline <= cluster.clock.monotonic());
+    await this.#settlements.abandon(overdue, this.#settlements.spread);
     await this.#claims.offer();
     while (await this.#settlements.takeFromTheDead());
     if (!scans) return;
@@ -320,13 +341,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   async housekeep(now: number): Promise<void> {
     if (this.#closed) return;
     await this.catchUp();
-    const overdue = [...this.#claims.held.values()].filter(
-      ({ deadline }) => deadline <= this.#input.cluster.clock.monotonic(),
-    );
-    await this.#settlements.abandon(overdue, this.#settlements.spread);
     this.#watch.look();
     await this.#age(now);
     if (this.#watch.isSteady) await this.#forgetFinished(now - this.#bounds.keepFinishedMs);
+    await this.#sweepBodies();
   }
 
   async #age(now: number): Promise<void> {
@@ -362,6 +380,19 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
         returning uid)
       delete from postern.recipient r using gone where r.uid = gone.uid returning gone.uid`;
     while ((await this.#input.cluster.database.query('settle', text, [Math.floor(before)])).length > 0);
+  }
+
+  /** Removes the parts of messages whose node died before it accepted them. */
+  async #sweepBodies(): Promise<void> {
+    const { database, clock } = this.#input.cluster;
+    if (clock.monotonic() - this.#sweptAt < sweepMs) return;
+    this.#sweptAt = clock.monotonic();
+    await database.query(
+      'bodies',
+      `delete from postern.body where id in (
+         select b.id from postern.body b where b.part = 1 and b.stored_at < clock_timestamp() - interval '1 day'
+         and not exists (select 1 from postern.entry e where e.body = b.id) limit 1000)`,
+    );
   }
 
   bound(bounds: QueueBounds): void {

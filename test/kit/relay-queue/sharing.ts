@@ -54,6 +54,21 @@ export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
     assert.equal((await entryOf(other, lease.uid)).state, 'bounced');
   });
 
+  shared('an outcome at one server leaves what another one has leased of the same entry', async (harness, other) => {
+    const { queue, clock } = harness;
+    for (let n = 0; n < 3; n += 1) await accept(harness, { to: ['a@one.example', 'b@two.example'] });
+    await harness.current?.();
+    const only = (name: string) => ({ room: (destination: string) => (destination === name ? 100 : 0) });
+    const leases = await queue.claim(claiming(clock.now(), only('one.example')));
+    const others = await other.queue.claim(claiming(clock.now(), only('two.example')));
+    assert.deepEqual([leases.length, others.length], [3, 3]);
+    for (const lease of leases) await queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));
+    await harness.current?.();
+    assert.deepEqual(await queue.claim(claiming(clock.now())), [], 'the others are under way');
+    for (const lease of others) await other.queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));
+    for (const { uid } of leases) assert.equal((await entryOf(queue, uid)).state, 'delivered');
+  });
+
   shared('a server that is taken for dead sends nothing more, and its leases go to others', async (harness, other) => {
     const { queue, clock } = harness;
     const { uid } = await accept(harness);
