@@ -8,6 +8,8 @@ const gatherMs = 50;
 /** A note has 8000 bytes at most; beyond this, it says only that there is something. */
 const maxBytes = 6000;
 const againMs = 1000;
+/** A connection that hears nothing for this time is opened anew. Milliseconds. */
+const selfMs = 60_000;
 
 interface Note {
   readonly from: string;
@@ -31,6 +33,7 @@ export class Doorbell {
   readonly #gathered = new Map<string, Set<string>>();
   readonly #stopped = new AbortController();
   #timer: NodeJS.Timeout | undefined;
+  #hasHeard = false;
   #listening: Promise<void> | undefined;
 
   constructor(input: DoorbellInput) {
@@ -78,6 +81,7 @@ export class Doorbell {
   async #listenForever(): Promise<void> {
     const { signal } = this.#stopped;
     while (!signal.aborted) {
+      const ended = new AbortController();
       try {
         await this.#input.database.use('listen', async (client) => {
           client.on('notification', ({ payload }) => this.#hear(payload));
@@ -91,16 +95,31 @@ export class Doorbell {
             if (signal.aborted) resolve();
             signal.addEventListener('abort', () => resolve(), { once: true });
           });
-          await Promise.race([lost, stopped]);
+          await Promise.race([lost, stopped, this.#hearItself(ended.signal)]);
           throw new Error('the connection is given up');
         });
       } catch {
         await pause(againMs, undefined, { signal, ref: false }).catch(() => undefined);
+      } finally {
+        ended.abort();
       }
     }
   }
 
+  /** Rejects when its own notes do not come back: a connection may be cut without a sign. */
+  async #hearItself(signal: AbortSignal): Promise<never> {
+    const { database, node } = this.#input;
+    const note: Note = { from: node, topic: '', names: [] };
+    for (;;) {
+      this.#hasHeard = false;
+      await database.query('pages', 'select pg_notify($1, $2)', [channel, JSON.stringify(note)]).catch(() => undefined);
+      await pause(selfMs, undefined, { signal, ref: false });
+      if (!this.#hasHeard) throw new Error('its own note has not come back');
+    }
+  }
+
   #hear(payload: string | undefined): void {
+    this.#hasHeard = true;
     try {
       this.#tell(JSON.parse(payload ?? '') as Note);
     } catch (error) {
