@@ -20,6 +20,8 @@ if (run(['build.mjs', '--if-stale']).status !== 0) process.exit(1);
 
 const thorough = [
   'browser',
+  'plugins/client-queue/postgres',
+  'plugins/cluster',
   'plugins/doctor/checks',
   'plugins/plugin-kit/javascript-types',
   'plugins/plugin-kit/new-plugin',
