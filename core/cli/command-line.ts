@@ -270,7 +270,7 @@ export function usage(builtIn: readonly BuiltInCommand[], plugins: readonly Plug
     '  --smtp-port N       port of the first SMTP listener; 0 takes a free one',
     '  -v, --verbose       log to the terminal too, and print the plugins',
     '  -h, --help          this text; after a command, its own',
-    '  --json              output for programs, of every command that prints data',
+    '  --json              output for programs, of commands that print data',
     '  --dry-run           only say what would change, where a command has it',
     '  --version           the version',
     '',

@@ -37,6 +37,8 @@ export interface Command<O> {
   readonly flags?: readonly CommandFlag[];
   /** Flags of its own by their names, lower-case words joined by `-`: `{ since: { value: 'DATE', summary: '…' } }`. */
   readonly ownFlags?: Readonly<Record<string, OwnFlag>>;
+  /** It also runs before the first start, when there is no data folder. */
+  readonly needsNoData?: true;
   /**
    * Exit status 1 when it throws, and 2 for a `usageError`.
    *

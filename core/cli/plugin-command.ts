@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { type CommandLine, type PluginCall, pluginCall } from './command-line.js';
 import { systemClock } from '../clock.js';
 import type { LoadedConfiguration } from '../config/load.js';
@@ -33,7 +34,8 @@ async function runAsOwner(
 ): Promise<void> {
   const terminal = new ProcessTerminal();
   const { data, domains } = configuration;
-  const { owner, lock } = await shareDataFolder(data);
+  const isNew = command.needsNoData === true && !existsSync(data);
+  const { owner, lock } = isNew ? { owner: undefined, lock: undefined } : await shareDataFolder(data);
   try {
     await command.run({
       ...call,

@@ -28,6 +28,7 @@ export const clusterCommand: Command<Options> = {
   summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget',
   usage,
   flags: ['json'],
+  needsNoData: true,
   ownFlags: {
     user: { value: 'NAME', summary: 'role of the database: of init postgres, of migrate postern_owner by default' },
     print: { summary: 'prints the SQL of init, and changes nothing' },

@@ -59,7 +59,6 @@ const alone = definePlugin({
   ...shown,
   reload: 'restart',
   setup({ http }) {
-    http.navigate(link);
     http.mount(clusterEndpoints({ node: undefined, sessionSeconds: 0 }));
     return {};
   },

@@ -28,38 +28,19 @@ export async function provideServices(
   const keptAnswers = new DatabaseAnswers(node, log);
   const attempts = new SharedAttempts(node, limits);
   /** While the database is away, health says so. */
-  const whileThere = (work: () => Promise<void>) => async (): Promise<void> => {
-    if (node.fault === undefined && node.session !== undefined) await work();
-  };
-  every(
-    1,
-    whileThere(() => siteShares.look()),
-  );
-  every(
-    1,
-    whileThere(() => attempts.exchange()),
-  );
-  every(
-    5,
-    whileThere(() => duties.take()),
-  );
-  every(
-    lookSeconds,
-    whileThere(() => documents.look()),
-  );
-  every(lookSeconds, async () => {
-    await userRecords.pull().catch(() => undefined);
-    await userRecords.save();
-  });
+  const regularly = (seconds: number, work: () => Promise<void>): void =>
+    every(seconds, async () => {
+      if (node.fault === undefined && node.session !== undefined) await work();
+    });
+  regularly(1, () => siteShares.look());
+  regularly(1, () => attempts.exchange());
+  regularly(5, () => duties.take());
+  regularly(lookSeconds, () => documents.look());
+  regularly(lookSeconds, () => userRecords.pull());
+  regularly(600, () => keptAnswers.forget());
+  regularly(600, () => attempts.forget());
+  every(lookSeconds, () => userRecords.save());
   onClose(() => userRecords.save());
-  every(
-    600,
-    whileThere(() => keptAnswers.forget()),
-  );
-  every(
-    600,
-    whileThere(() => attempts.forget()),
-  );
   await userRecords
     .pull()
     .catch((error: unknown) => log.error({ err: error }, 'the users of the cluster cannot be read now'));

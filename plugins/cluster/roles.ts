@@ -5,7 +5,7 @@ const { escapeIdentifier, escapeLiteral } = pg;
 
 /** Owns the tables. No server connects as this role. */
 export const ownerRole = 'postern_owner';
-/** For people and monitoring: no bodies, no envelopes, no documents. */
+/** For people and monitoring: addresses and subjects of the queue, but no bodies, documents and users. */
 export const readRole = 'postern_read';
 
 /** Nine nodes with ten connections each, below the usual `max_connections` of 100. */
@@ -30,7 +30,7 @@ ${roleText(readRole, 'login connection limit 10')}
 ${verifier === undefined ? `-- Give it a password: \\password ${app}` : `alter role ${role} password ${escapeLiteral(verifier)};`}
 -- Statistics of other sessions: who holds an old snapshot, how far a standby is behind.
 grant pg_read_all_stats to ${role};
--- Nobody else makes tables here.
+-- No other role makes tables here.
 revoke create, temporary on database ${base} from public;
 revoke create on schema public from public;
 grant connect on database ${base} to ${role}, ${ownerRole}, ${readRole};

@@ -27,6 +27,9 @@ create table postern.session (
   joined_at timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 
+-- Notices that were given come last.
+create sequence postern.notice_turn;
+
 -- An envelope of the relay queue. Times are milliseconds since the epoch. Columns that are searched have no NUL and no half of a
 -- surrogate pair; what was accepted is in 'envelope'.
 create table postern.entry (
@@ -52,7 +55,7 @@ create table postern.entry (
   crashes smallint not null default 0,
   notices text,
   notice_count int not null default 0,
-  notices_given_at bigint,
+  notice_turn bigint,
   history text not null default '[]',
   envelope text not null,
   -- Key of its message.
@@ -61,7 +64,7 @@ create table postern.entry (
 create index entry_queued on postern.entry (queued_at, uid) where finished_at is null;
 create index entry_finished on postern.entry (finished_at) where finished_at is not null;
 create index entry_ages on postern.entry (ages_at, uid) where ages_at is not null;
-create index entry_notices on postern.entry (notices_given_at nulls first, uid) where notices is not null;
+create index entry_notices on postern.entry (notice_turn nulls first, uid) where notices is not null;
 
 -- States: 0 active, 1 deferred, 2 queued, 3 held, 4 bounced, 5 expired, 6 deleted, 7 delivered.
 -- Lanes: 0 new, 1 retry, 2 suspect, 3 not released yet.

@@ -118,7 +118,8 @@ export function referenceEntries(plugins: readonly Plugin[]): readonly Reference
     const properties = ways.flatMap(({ properties: some }) => Object.entries(some ?? {}));
     const named = ways.map(({ additionalProperties: below }) => below).find((below) => typeof below === 'object');
     const items = ways.map(({ items: below }) => below).find((below) => below !== undefined && hasKeys(below));
-    if (properties.length === 0 && !isGroup(named) && items === undefined && !found.has(key)) {
+    const isWord = ways.some(({ const: word }) => typeof word === 'string');
+    if ((isWord || properties.length === 0) && !isGroup(named) && items === undefined && !found.has(key)) {
       found.set(key, entryOf(key, schema, version));
     }
     for (const [name, below] of properties) walk(below, key === '' ? name : `${key}.${name}`, version);

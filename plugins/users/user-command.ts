@@ -84,7 +84,7 @@ async function add(roster: Roster, name: string, terminal: Terminal): Promise<Pr
   const { username, hasPassword } = user;
   const text = hasPassword
     ? `${username} was added.`
-    : `${username} was added without a password: nobody can sign in until "postern user password ${username}".`;
+    : `${username} was added without a password. To set one: postern user password ${username}`;
   return { text, value: user };
 }
 

@@ -36,7 +36,7 @@ export function referenceOf({ help, endpoints, metrics, sources }: ReferenceSour
         title,
       ]),
     )}`,
-    `## Metrics\n\nThose of the process (\`process_…\`, \`nodejs_…\`) are described in \`/metrics/prometheus\`. Those of
+    `## Metrics\n\nThose of the process (\`process_…\`, \`nodejs_…\`) are described in \`/metrics/prometheus\`, those of a cluster (\`postern_cluster_…\`) in\n[Several servers](cluster.md#watching-it). Those of
 \`proxy\` have the label \`rule\` too, those of \`lmtp\` the label \`route\`.\n\n${table(
       ['Name', 'Type', 'Labels', 'What it counts'],
       metricRows(metrics, sources),

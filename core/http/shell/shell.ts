@@ -168,7 +168,7 @@ class Shell implements HttpShell {
       notices,
       navigation: this.#navigation,
       may,
-      rights: (account) => `${account?.role ?? 'nobody'} ${this.#changes}`,
+      rights: (account) => `${account?.role ?? 'no account'} ${this.#changes}`,
       below,
       version,
       hostname,

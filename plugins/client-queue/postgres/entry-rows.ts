@@ -10,24 +10,11 @@ import { applyChange, type Change, type ChangeDeps, keptAttempts } from '../queu
 import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
 import { recipientOutcomes } from '../queue/ledger.js';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
-import { isWaiting, QueuedEntry, type RecipientRecord } from '../queue/queued-entry.js';
+import { isWaiting, QueuedEntry, type RecipientRecord, statesByWeight } from '../queue/queued-entry.js';
 
-/**
- * States as numbers in the table. The state of an entry is the least of its recipients: in flight, then waiting, then
- * failed.
- */
-export const stateNumbers = [
-  'active',
-  'deferred',
-  'queued',
-  'held',
-  'bounced',
-  'expired',
-  'deleted',
-  'delivered',
-] as const;
-export const numberOf = (state: EntryState): number => stateNumbers.indexOf(state);
-const stateOf = (number: number): EntryState => stateNumbers[number] ?? 'held';
+/** States are numbers in the table: the state of an entry is the least of its recipients. */
+export const numberOf = (state: EntryState): number => statesByWeight.indexOf(state);
+const stateOf = (number: number): EntryState => statesByWeight[number] ?? 'held';
 
 /** Where a waiting recipient waits. */
 export const lanes = {

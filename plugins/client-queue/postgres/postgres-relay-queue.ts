@@ -79,7 +79,6 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   #sweptAt = -Infinity;
   #counted: Promise<QueueStatistics> | undefined;
   #countedAt = -Infinity;
-  #given = 0;
   #fault: string | undefined;
   #closed = false;
 
@@ -244,10 +243,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   async notices(limit: number): Promise<readonly { readonly entry: Entry; readonly notice: Notice }[]> {
-    const { database, clock } = this.#input.cluster;
+    const { database } = this.#input.cluster;
     const found = await database.query<{ uid: string; notices: string }>(
       'pages',
-      'select uid, notices from postern.entry where notices is not null order by notices_given_at nulls first, uid limit $1',
+      'select uid, notices from postern.entry where notices is not null order by notice_turn nulls first, uid limit $1',
       [Math.max(1, limit)],
     );
     let count = 0;
@@ -259,11 +258,9 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     }
     if (uids.length === 0) return [];
     // One that fails does not block the others.
-    const now = Math.floor(clock.now() * 1000 + ((this.#given += 1) % 1000));
-    await database.query('pages', 'update postern.entry set notices_given_at = $1 where uid = any($2::text[])', [
-      now,
-      uids,
-    ]);
+    const text = `update postern.entry set notice_turn = t.turn
+      from (select nextval('postern.notice_turn') as turn) t where uid = any($1::text[])`;
+    await database.query('pages', text, [uids]);
     const rows = await this.#read(uids);
     return rows.flatMap((one) => {
       const entry = entryOf(one);

@@ -201,8 +201,8 @@ export function waitingState({ attempts, reply }: Pick<RecipientRecord, 'attempt
   return attempts > 0 || reply !== null ? 'deferred' : 'queued';
 }
 
-/** Precedence of states for an entry: in flight, then waiting, then failed. */
-const byWeight: readonly EntryState[] = [
+/** Precedence of states for an entry: in flight, then waiting, then failed. Their places are numbers in PostgreSQL. */
+export const statesByWeight: readonly EntryState[] = [
   'active',
   'deferred',
   'queued',
@@ -217,7 +217,7 @@ function stateOf(recipients: readonly { readonly state: EntryState }[]): EntrySt
   const [first] = recipients;
   if (first !== undefined && recipients.length === 1) return first.state;
   const states = new Set(recipients.map(({ state }) => state));
-  return byWeight.find((state) => states.has(state)) ?? 'delivered';
+  return statesByWeight.find((state) => states.has(state)) ?? 'delivered';
 }
 
 const longest = 160;
