@@ -262,12 +262,7 @@ function openHttp(
     folder,
     ...(sockets !== undefined && { sockets }),
   });
-  health.check('core', 'http', () => ({
-    status: 'up',
-    get figures() {
-      return http.figures();
-    },
-  }));
+  health.check('core', 'http', () => ({ status: 'up', figures: () => http.figures() }));
   return http;
 }
 
@@ -368,12 +363,7 @@ const catalogueOf = (parts: Pick<App, 'http' | 'smtp'> & { readonly pipeline: Pi
 async function openSupervisedSpool({ configuration, log: { log }, clock }: AppInput, health: HealthRegistry) {
   const { data, settings } = configuration;
   const spool = await openSpool(join(data, 'spool'), { log, clock, durability: settings.durability });
-  health.check('core', 'spool', () => ({
-    ...spool.report(),
-    get figures() {
-      return spool.figures();
-    },
-  }));
+  health.check('core', 'spool', () => ({ ...spool.report(), figures: () => spool.figures() }));
   const probing = setInterval(() => void spool.probe(), probeEveryMs).unref();
   const closeSpool = async (): Promise<void> => {
     clearInterval(probing);

@@ -6,10 +6,10 @@ export interface HealthReport {
   /** A sentence for an operator when the state is not up. */
   readonly why?: string;
   /**
-   * What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. Figures that cost
-   * something are better a getter: `/health` needs the state alone.
+   * What `/health/extended` shows; names carry their unit: `oldestSeconds`, `freeBytes`, `delayMs`. A function where they
+   * cost something: `/health` needs the state alone.
    */
-  readonly figures?: Readonly<Record<string, number>>;
+  readonly figures?: Readonly<Record<string, number>> | (() => Readonly<Record<string, number>>);
   /** Path of the page that shows more, or mends it: `/client/queue/list`. */
   readonly page?: string;
 }

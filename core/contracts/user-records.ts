@@ -22,8 +22,6 @@ export interface UserRecord {
 export interface UserRecords {
   /** Where they are, for display; absent for the file of the options. */
   readonly source?: string;
-  /** There has never been a user: the users of a file may be added. */
-  readonly isNew?: boolean;
   /** In order of their domains and names. */
   list(): readonly UserRecord[];
   readonly count: number;
@@ -47,7 +45,10 @@ export interface UserRecords {
    * @throws Problem `unavailable`
    */
   hashOf?(username: string): Promise<string | null>;
-  /** Called after each change, here or by another server. Returns the undo. */
-  watch(listener: () => void): () => void;
+  /**
+   * Of records elsewhere: adds the users of a file where there has never been one, all or none. Resolves with their
+   * number. @throws Problem `unavailable`
+   */
+  begin?(ofFile: () => Promise<readonly UserRecord[]>): Promise<number>;
 }
 export const userRecords = service<UserRecords>('postern.user-records');

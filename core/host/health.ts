@@ -75,7 +75,7 @@ export class HealthRegistry {
     const { since } = component.seen;
     const reason = status === 'up' ? null : (why ?? null);
     const more = page !== undefined && { page };
-    if (!('figures' in report)) return { status, since, why: reason, ...more };
+    if (report.figures === undefined) return { status, since, why: reason, ...more };
     return {
       status,
       since,
@@ -93,10 +93,10 @@ export class HealthRegistry {
   }
 }
 
-/** A getter may fail, which says nothing about the state. */
-function figuresOf(report: HealthReport): HealthReport['figures'] {
+/** They may fail, which says nothing about the state. */
+function figuresOf({ figures }: HealthReport): ComponentHealth['figures'] {
   try {
-    return report.figures;
+    return typeof figures === 'function' ? figures() : figures;
   } catch {
     return undefined;
   }

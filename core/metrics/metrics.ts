@@ -230,7 +230,6 @@ function processMetrics(): Registry {
 /** Scrapes within a second share the figures: reading them costs more than all metrics of the server. */
 const keepMs = 1000;
 let figures: { readonly until: number; readonly collected: Promise<readonly CollectedMetric[]> } | undefined;
-const processTexts = new WeakMap<readonly CollectedMetric[], Partial<Record<ExpositionFormat, string>>>();
 
 function processFigures(): Promise<readonly CollectedMetric[]> {
   const now = systemClock.monotonic();
@@ -241,8 +240,5 @@ function processFigures(): Promise<readonly CollectedMetric[]> {
 }
 
 async function processText(format: ExpositionFormat): Promise<string> {
-  const collected = await processFigures().catch(() => []);
-  const texts = processTexts.get(collected) ?? {};
-  processTexts.set(collected, texts);
-  return (texts[format] ??= expose(collected, format));
+  return expose(await processFigures().catch(() => []), format);
 }

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { Permission } from '../concurrency.js';
 import type { Address } from '../mime/address.js';
 import type { MessageDsn, RecipientDsn } from '../smtp/protocol/parameters.js';
 import type { AuthenticatedUser, Hop } from './verdict.js';
@@ -60,7 +61,7 @@ export interface Transaction {
    * Of mail that another server may have taken over: whether it may still be delivered. Asked before `commit`; a live
    * target asks again before the end of the message.
    */
-  readonly mayCommit?: () => boolean | Promise<boolean>;
+  readonly mayCommit?: Permission;
   /** Accepted ones, in the order of RCPT, duplicates included. */
   readonly recipients: readonly Recipient[];
   readonly notes: Map<string, unknown>;

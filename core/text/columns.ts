@@ -6,11 +6,11 @@
 export const columns = 80;
 
 /** Wraps between words; a longer word, such as a path, gets its own line. */
-export function wrapped(text: string, columns: number): string[] {
+export function wrapped(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(' ')) {
-    if (line !== '' && line.length + 1 + word.length > columns) {
+    if (line !== '' && line.length + 1 + word.length > width) {
       lines.push(line);
       line = word;
     } else line = line === '' ? word : `${line} ${word}`;

@@ -14,6 +14,7 @@ import {
   type RelayQueueStore,
 } from '../../core/contracts/relay-queue-store.js';
 import { submission, type SubmissionService } from '../../core/contracts/submission.js';
+import type { Clock } from '../../core/clock.js';
 import type { Resolver } from '../../core/dns/resolver.js';
 import { fileDocuments } from '../../core/disk/document.js';
 import { watchFolder } from '../../core/host/unknown-entries.js';
@@ -34,7 +35,6 @@ import { PolicedFinder, StsPolicies } from './mta-sts/sts-policies.js';
 import { TlsReporter } from './tls-reports/reporter.js';
 import { TlsResults } from './tls-reports/tls-results.js';
 import { mailQueue } from './delivery/mail-queue.js';
-import { NextHops } from './delivery/next-hops.js';
 import type { RemoteAttemptContext } from './delivery/remote-attempt.js';
 import { explainRelay, relayHook, relayTarget, outcomeEvent } from './delivery/relay-hook.js';
 import { queueTargets } from './delivery/relay-target.js';
@@ -79,10 +79,7 @@ export const clientQueue = definePlugin({
     const { log, smtp, metrics, onClose } = context;
     const { data, hostname } = configuration;
     const settings = new OutboundSettings(options, configuration.file === null ? '.' : dirname(configuration.file));
-    const store = given.relayQueueStore ?? (await sharedStore(context, given.cluster)) ?? fileStore(context);
-    const queue = await store.open({ bounds: boundsOf(options), owner: relayTarget, ready: lifecycle.started });
-    const clock = store.clock ?? context.clock;
-    onClose(() => queue.close());
+    const { queue, clock } = await openQueue(context, options, lifecycle.started, given);
     queue.onOutcome((outcome) => smtp.tell(() => outcomeEvent(outcome)));
     const documents = given.documents ?? fileDocuments(data);
     const controls = await openDestinationControls(documents.get('destinations'), clock);
@@ -94,17 +91,8 @@ export const clientQueue = definePlugin({
     const shared = { queue, controls, settings, finder, submission, clock };
     const reported = { configuration, submission, policies, settings, resolver: () => mailFinder.resolver };
     const tlsResult = await openReports(context, lifecycle.started, reported);
-    const { siteShares: shares, duties } = given;
-    const outbound = new Outbound({
-      ...shared,
-      shares,
-      duties,
-      local: localDelivery,
-      hostname,
-      tlsResult,
-      metrics,
-      log,
-    });
+    const cluster = { shares: given.siteShares, duties: given.duties };
+    const outbound = new Outbound({ ...shared, ...cluster, local: localDelivery, hostname, tlsResult, metrics, log });
     onClose(() => outbound.stop(lifecycle.remainingMs()));
 
     follow(configuration, onClose, () => {
@@ -121,8 +109,7 @@ export const clientQueue = definePlugin({
       firstPause: () => settings.schedule.pause(1),
       speaksLmtp: (route) => settings.current.routes[route]?.protocol === 'lmtp',
     });
-    const hops = new NextHops({ finder, clock, hostname, settings: () => settings.current, log });
-    registerTargets(smtp, targets, { ...finderOf(queue), explain: explainRelay(hops, controls) });
+    registerTargets(smtp, targets, { ...finderOf(queue), explain: explainRelay(outbound.hops, controls) });
     const site = clientDeps({
       ...shared,
       policies,
@@ -157,6 +144,19 @@ export const clientQueue = definePlugin({
   },
 });
 
+/** The queue of a plugin, of the cluster, or in files, and the time that it goes by. */
+async function openQueue(
+  context: PluginContext,
+  options: ClientQueueSettings,
+  ready: Promise<void>,
+  given: { readonly relayQueueStore?: RelayQueueStore; readonly cluster?: Cluster },
+): Promise<{ readonly queue: OpenedRelayQueue; readonly clock: Clock }> {
+  const store = given.relayQueueStore ?? (await sharedStore(context, given.cluster)) ?? fileStore(context);
+  const queue = await store.open({ bounds: boundsOf(options), owner: relayTarget, ready });
+  context.onClose(() => queue.close());
+  return { queue, clock: store.clock ?? context.clock };
+}
+
 /** Undefined for a server that is alone. */
 async function sharedStore(context: PluginContext, shared: Cluster | undefined): Promise<RelayQueueStore | undefined> {
   if (shared === undefined) return undefined;
@@ -172,19 +172,11 @@ function lookAfter(
 ): void {
   health.check('queue', () => {
     const why = queue.complaint();
-    return {
-      ...(why === undefined ? { status: 'up' } : { status: 'degraded', why, page: '/client/queue/list?state=held' }),
-      get figures() {
-        return outbound.queueFigures();
-      },
-    };
+    const figures = () => outbound.queueFigures();
+    if (why === undefined) return { status: 'up', figures };
+    return { status: 'degraded', why, figures, page: '/client/queue/list?state=held' };
   });
-  health.check('pool', () => ({
-    status: 'up',
-    get figures() {
-      return outbound.poolFigures();
-    },
-  }));
+  health.check('pool', () => ({ status: 'up', figures: () => outbound.poolFigures() }));
   health.check('scheduler', () => ({ ...outbound.health(), page: '/client/destinations' }));
   metrics.gauge('queue_quarantined_files', 'Files in the quarantine of the queue.', [], (gauge) => {
     gauge.set(queue.figures().quarantined);

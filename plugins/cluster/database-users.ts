@@ -29,7 +29,6 @@ export class DatabaseUsers implements UserRecords {
   readonly #copy: Document<CopiedUsers>;
   readonly #records = new Map<string, UserRecord>();
   readonly #byName = new Map<string, UserRecord>();
-  readonly #listeners = new Set<() => void>();
   #ordered: readonly UserRecord[] | undefined;
   /** The last revision in the copy; 0 before it was read. */
   #revision = 0;
@@ -45,10 +44,6 @@ export class DatabaseUsers implements UserRecords {
     this.#revision = revision ?? 0;
     this.#isRead = revision !== null;
     cluster.onRing(topic, () => void this.pull().catch(() => undefined));
-  }
-
-  get isNew(): boolean {
-    return this.#isRead && this.#revision === 0;
   }
 
   list(): readonly UserRecord[] {
@@ -106,9 +101,19 @@ export class DatabaseUsers implements UserRecords {
     await this.#changed();
   }
 
-  watch(listener: () => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  async begin(ofFile: () => Promise<readonly UserRecord[]>): Promise<number> {
+    if (this.#revision > 0) return 0;
+    const records = await ofFile();
+    const count = await this.#cluster.database.transaction('pages', async (sql) => {
+      const [row] = await sql.query<{ value: string }>(
+        "select value from postern.revision where name = 'users' for update",
+      );
+      if (row?.value !== '0') return 0;
+      for (const record of records) await write(sql, record, await nextRevision(sql));
+      return records.length;
+    });
+    await this.#changed();
+    return count;
   }
 
   /** Reads what has changed since the last time. Also called at intervals. */
@@ -142,7 +147,6 @@ export class DatabaseUsers implements UserRecords {
     for (const row of rows) this.#take(row);
     this.#isRead = true;
     this.#ordered = undefined;
-    for (const listener of this.#listeners) listener();
   }
 
   /** Keeps what is known for the next start. Called at intervals, and at the end. */

@@ -9,6 +9,12 @@ import { type LockInfo, readLock } from '../../core/disk/lock.js';
 import type { Resolver } from '../../core/dns/resolver.js';
 import type { HealthState } from '../../core/contracts/health.js';
 
+const RelayOptions = z.object({ resolver: z.object({ servers: z.array(z.string()).optional() }) });
+
+/** Name servers that only the queue asks; undefined where it has none. */
+export const relayServers = ({ options }: Pick<LoadedConfiguration, 'options'>): readonly string[] | undefined =>
+  RelayOptions.safeParse(options.get('client-queue')).data?.resolver.servers;
+
 /** The owner of the data folder's lock. */
 export type OwnerState =
   | { readonly state: 'none' }

@@ -1,4 +1,3 @@
-import { z } from 'zod';
 import type { CommandEnvironment } from '../../core/cli/command.js';
 import { withProgress } from '../../core/cli/terminal.js';
 import { type Clock, systemClock } from '../../core/clock.js';
@@ -26,7 +25,7 @@ import { configurationChecks } from './configuration-checks.js';
 import { dataChecks } from './data-checks.js';
 import { dnsChecks } from './dns-checks.js';
 import { outboundFindings } from './outbound-trial.js';
-import { type CoreCheck, lookAtOwner, type DoctorContext } from './doctor-context.js';
+import { type CoreCheck, lookAtOwner, type DoctorContext, relayServers } from './doctor-context.js';
 import { portChecks } from './port-checks.js';
 import { serverChecks } from './server-checks.js';
 import { systemChecks } from './system-checks.js';
@@ -68,12 +67,9 @@ export async function dialOut(domain: string, call: DoctorCall, environment: Com
 
 const resolverFor = ({ settings }: LoadedConfiguration): SystemResolver => resolverOf(settings.dns.servers);
 
-const RelayOptions = z.object({ resolver: z.object({ servers: z.array(z.string()).optional() }) });
-
 /** The resolver of the queue, which may have its own name servers. */
-function relayResolver({ options, settings }: LoadedConfiguration): SystemResolver {
-  const relay = RelayOptions.safeParse(options.get('client-queue')).data;
-  return resolverOf(relay?.resolver.servers ?? settings.dns.servers);
+function relayResolver(configuration: LoadedConfiguration): SystemResolver {
+  return resolverOf(relayServers(configuration) ?? configuration.settings.dns.servers);
 }
 
 const resolverOf = (servers: readonly string[]): SystemResolver =>

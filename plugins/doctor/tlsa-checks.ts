@@ -1,5 +1,4 @@
 import { createHash, type X509Certificate } from 'node:crypto';
-import { z } from 'zod';
 import { advice, type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
 import { isDnsFailure } from '../../core/dns/resolver.js';
 import { ValidatingResolver } from '../../core/dns/validating-resolver.js';
@@ -8,9 +7,7 @@ import { certificatesIn, readTlsMaterial } from '../../core/net/tls-material.js'
 import { daneFault, tlsaText, usableTlsa } from '../../core/net/tlsa.js';
 import { isStartError } from '../../core/problem.js';
 import { pluralize } from '../../core/text/format.js';
-import type { DoctorContext } from './doctor-context.js';
-
-const RelayOptions = z.object({ resolver: z.object({ servers: z.array(z.string()).optional() }) });
+import { type DoctorContext, relayServers } from './doctor-context.js';
 
 const maxMs = 4000;
 
@@ -19,8 +16,8 @@ const maxMs = 4000;
  * match. Looked up with the name servers that only the queue asks, which may validate; without them there is no finding.
  */
 export async function tlsaFindings({ configuration, clock, signal }: DoctorContext): Promise<readonly Finding[]> {
-  const { hostname, domains, options } = configuration;
-  const servers = RelayOptions.safeParse(options.get('client-queue')).data?.resolver.servers;
+  const { hostname, domains } = configuration;
+  const servers = relayServers(configuration);
   if (servers === undefined) return [];
   const name = `_25._tcp.${hostname}`;
   try {

@@ -46,12 +46,7 @@ export async function watchHealth(context: PluginContext, deps: HealthDeps): Pro
   health.check('disk', () => ({ ...disk.report(), page: '/metrics' }));
   health.check('disk writes', () => probe.report());
   health.check('eventLoop', () => ({ ...eventLoop.report(), page: '/system/threads' }));
-  health.check('memory', () => ({
-    status: 'up',
-    get figures() {
-      return memoryFigures();
-    },
-  }));
+  health.check('memory', () => ({ status: 'up', figures: memoryFigures }));
   health.check('pipeline', () => ({ ...hooks.report(), page: '/pipeline' }));
   health.check('sessions', () => room.report());
   context.every(PROBE_SECONDS, () => probe.look());

@@ -99,21 +99,13 @@ export const users: Plugin = { ...usersOfFile, whenProvided: usersElsewhere };
 /** The users of the file, or those elsewhere, which begin with the users of the first file. */
 async function recordsOf(file: string, elsewhere: UserRecords | undefined, log: Log): Promise<UserRecords> {
   if (elsewhere === undefined) return openUserRecords(file);
-  const isUnavailable = (error: unknown): boolean => isProblem(error) && error.problem === 'unavailable';
   try {
-    if (elsewhere.isNew !== true) return elsewhere;
-    const own = await openUserRecords(file);
-    for (const record of own.list()) {
-      await elsewhere.add(record).catch((error: unknown) => {
-        // Another server begins at the same time.
-        if (!isProblem(error) || error.problem !== 'conflict') throw error;
-      });
-    }
-    if (own.count > 0)
-      log.info({ users: own.count, file }, `the users of the file are now in ${elsewhere.source ?? 'another place'}`);
+    const users = await elsewhere.begin?.(async () => (await openUserRecords(file)).list());
+    if (users !== undefined && users > 0)
+      log.info({ users, file }, `the users of the file are now in ${elsewhere.source ?? 'another place'}`);
   } catch (error) {
-    if (!isUnavailable(error)) throw error;
-    log.warn({ err: error }, 'the users cannot be read yet: until then, mail to them is deferred');
+    if (!isProblem(error) || error.problem !== 'unavailable') throw error;
+    log.warn({ err: error }, 'the users cannot be compared with the database now');
   }
   return elsewhere;
 }

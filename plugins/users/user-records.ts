@@ -8,7 +8,6 @@ type Draft = UsersFile['users'][number];
 /** The users in a file, indexed by all their names. */
 export class FileUserRecords implements UserRecords {
   readonly #document: Document<UsersFile>;
-  readonly #listeners = new Set<() => void>();
   #indexed: UsersFile | undefined;
   #byName = new Map<string, UserRecord>();
   #ordered: { readonly of: UsersFile; readonly records: readonly UserRecord[] } | undefined;
@@ -38,7 +37,7 @@ export class FileUserRecords implements UserRecords {
   }
 
   async add(record: UserRecord): Promise<void> {
-    await this.#update(({ users }) => {
+    await this.#document.update(({ users }) => {
       refuseTaken(users, record);
       users.push({ ...record, aliases: [...record.aliases] });
     });
@@ -46,7 +45,7 @@ export class FileUserRecords implements UserRecords {
 
   async change(username: string, change: (record: UserRecord) => UserRecord): Promise<UserRecord> {
     let changed: UserRecord | undefined;
-    await this.#update(({ users }) => {
+    await this.#document.update(({ users }) => {
       const place = placeOf(users, username);
       changed = change(users[place] ?? unknownUser(username));
       refuseTaken(users.toSpliced(place, 1), changed);
@@ -56,21 +55,11 @@ export class FileUserRecords implements UserRecords {
   }
 
   async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
-    await this.#update(({ users }) => {
+    await this.#document.update(({ users }) => {
       const place = placeOf(users, username);
       check?.(users[place] ?? unknownUser(username));
       users.splice(place, 1);
     });
-  }
-
-  watch(listener: () => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  }
-
-  async #update(change: (draft: UsersFile) => void): Promise<void> {
-    await this.#document.update(change);
-    for (const listener of this.#listeners) listener();
   }
 
   /** The document is a new object after every change, so the index is valid for the same object. */

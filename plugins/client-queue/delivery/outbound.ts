@@ -147,7 +147,7 @@ export class Outbound {
   }
 
   /** The servers that were found last for a destination. */
-  get hops(): Pick<NextHops, 'last'> {
+  get hops(): Pick<NextHops, 'find' | 'last'> {
     return this.#hops;
   }
 

@@ -79,10 +79,10 @@ function destinationRow(
   };
 }
 
-/** Figures at the top of the queue page, which refresh themselves. */
 /** Older figures have their time beside them. */
 const freshMs = 5000;
 
+/** Figures at the top of the queue page, which refresh themselves. */
 export function statisticsPage(
   statistics: Statistics,
   controls: readonly RecordedControl[],
