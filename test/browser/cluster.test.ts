@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import type { Browser } from 'playwright-core';
-import { fillTables } from '../plugins/client-queue/postgres/postgres-fixture.js';
+import { fillTables } from '../plugins/cluster/cluster-fixture.js';
 import { joined, settingsOf } from '../plugins/cluster/cluster-site.js';
 import { suiteEnding } from '../support/ending.js';
 import { type InProcessServer, startInProcess } from '../support/in-process-server.js';
 import { skipWithout } from '../support/peers.js';
 import { Postgres } from '../support/postgres.js';
 import { freeListeners } from '../support/server-process.js';
-import { until } from '../support/until.js';
+import { until, untilTrue } from '../support/until.js';
 import { accessibilityFaults, launchBrowser, overflow, visit } from './browser.js';
 
 const screenshots = process.env['POSTERN_SCREENSHOTS'];
@@ -63,14 +63,14 @@ describe('the page of a cluster in a browser', { skip: skipWithout('postgres') |
     const button = page.getByRole('button', { name: 'Drain mx2' });
     await button.focus();
     await page.waitForResponse((response) => response.url().endsWith('/cluster') && response.ok());
-    await until('it is drawn again', async () => (await page.locator('.htmx-request').count()) === 0 || undefined);
+    await untilTrue('it is drawn again', async () => (await page.locator('.htmx-request').count()) === 0);
     assert.equal(await page.evaluate('document.activeElement.id'), 'act-mx2');
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'End the drain of mx2' }).waitFor();
     await page.getByRole('button', { name: 'Forget mx3-in-another-hall.example.org' }).click();
-    await until(
+    await untilTrue(
       'the dead node is gone',
-      async () => (await page.locator('#nodes').getByText('mx3-in').count()) === 0 || undefined,
+      async () => (await page.locator('#nodes').getByText('mx3-in').count()) === 0,
     );
     await context.close();
   });

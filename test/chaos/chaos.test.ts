@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { randomInt } from 'node:crypto';
 import { describe, test } from 'node:test';
 import { skipWithout } from '../support/peers.js';
 import { type ChaosResult, defaultSessionMs, runChaos } from './chaos.js';
@@ -17,9 +16,7 @@ function assertFenced({ sentAfter, unexplained }: ChaosResult): void {
 
 describe('nodes that share a queue', { skip: skipWithout('postgres') }, () => {
   test('lose nothing, and send nothing whose lease was taken away, whatever is killed, stopped or silent', async (t) => {
-    const seed = randomInt(2 ** 31);
-    t.diagnostic(`seed ${seed}`);
-    const result = await runChaos(t, { messages: 2000, events: 12, seed, fence: 'both', sessionMs });
+    const result = await runChaos(t, { messages: 2000, events: 12, seed: 1, fence: 'both', sessionMs });
     assertDelivered(result);
     assertFenced(result);
     t.diagnostic(`${result.duplicates} duplicates of ${result.lostLeases} lost leases`);

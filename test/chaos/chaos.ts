@@ -5,9 +5,11 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
+import { withTimeout } from '../../core/concurrency.js';
 import { migrate } from '../../plugins/cluster/schema.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { Postgres } from '../support/postgres.js';
+import { untilTrue } from '../support/until.js';
 import { Disturbances, seeded } from './disturbances.js';
 import { NodeProcess } from './node-process.js';
 import { isTakenAway, leaseChanges, open, putIn, tables } from './one-table.js';
@@ -18,8 +20,9 @@ export interface ChaosOptions {
   readonly events: number;
   readonly seed: number;
   readonly fence: 'both' | 'none';
+  /** Of whole servers whole seconds, two at least. */
   readonly sessionMs: number;
-  /** The first node stops itself once in front of a dot, until the others have its lease. */
+  /** The first node stops itself once while it sends, until its lease is another's. */
   readonly stopBeforeDot?: boolean;
 }
 
@@ -114,16 +117,15 @@ export class Observer {
   }
 }
 
-/** Waits until nothing waits any more, or nothing moves. */
-async function drain(observer: Observer): Promise<ReadonlySet<string>> {
-  let rest = await observer.do(open);
-  for (let movedAt = performance.now(); rest.size > 0 && performance.now() - movedAt < maxWaitMs;) {
+/** Waits until nothing is left, or nothing moves. */
+export async function drain(left: () => number | Promise<number>, stuckMs = maxWaitMs): Promise<void> {
+  let rest = await left();
+  for (let movedAt = performance.now(); rest > 0 && performance.now() - movedAt < stuckMs;) {
     await pause(200);
-    const now = await observer.do(open);
-    if (now.size < rest.size) movedAt = performance.now();
+    const now = await left();
+    if (now < rest) movedAt = performance.now();
     rest = now;
   }
-  return rest;
 }
 
 /** Three nodes, a sink, and what can happen to them. */
@@ -152,8 +154,8 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
   const disturbances = new Disturbances({ nodes, postgres, database, sessionMs, random });
   const [first] = nodes;
   if (options.stopBeforeDot === true && first !== undefined) {
-    const id = await first.stopping;
-    while (!(await observer.do((client) => isTakenAway(client, id)))) await pause(50);
+    const id = await withTimeout(maxWaitMs, first.stopping, 'the node has not stopped itself');
+    await untilTrue('the lease is lost', () => observer.do((client) => isTakenAway(client, id)), maxWaitMs);
     first.signal('SIGCONT');
   }
   for (let nth = 0; nth < events; nth += 1) {
@@ -161,7 +163,8 @@ export async function runChaos(test: Ending, options: ChaosOptions): Promise<Cha
     await disturbances.next();
   }
   await disturbances.end();
-  const waiting = await drain(observer);
+  await drain(async () => (await observer.do(open)).size);
+  const waiting = await observer.do(open);
   for (const node of nodes) {
     await node.kill();
   }

@@ -1,28 +1,29 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { withTimeout } from '../../core/concurrency.js';
 import { migrate } from '../../plugins/cluster/schema.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { freePort } from '../support/free-port.js';
 import { Postgres } from '../support/postgres.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { database, here, nodeNames, Observer, maxWaitMs, startSink } from './chaos.js';
+import { untilTrue } from '../support/until.js';
+import {
+  type ChaosOptions,
+  database,
+  defaultSessionMs,
+  drain,
+  here,
+  maxWaitMs,
+  nodeNames,
+  Observer,
+  startSink,
+} from './chaos.js';
 import { Disturbances, seeded } from './disturbances.js';
-import { sendAll } from './mail-client.js';
+import { sendAll, type Sent } from './mail-client.js';
 import { judgeMail, type MailArrival, type MailVerdict } from './mail-verdict.js';
 import { NodeProcess } from './node-process.js';
 import { leaseLog, lostCount, recipientEnds, recipientLeases, waitingCount } from './queue-tables.js';
-
-export interface MailChaosOptions {
-  readonly messages: number;
-  readonly events: number;
-  readonly seed: number;
-  readonly fence: 'both' | 'none';
-  /** Whole seconds, two at least. */
-  readonly sessionMs: number;
-  /** The first node stops itself once in front of a dot, until its lease is another's. */
-  readonly stopBeforeDot?: boolean;
-}
 
 export interface MailChaosResult extends MailVerdict {
   readonly events: ReadonlyMap<string, number>;
@@ -30,8 +31,13 @@ export interface MailChaosResult extends MailVerdict {
   readonly faults: readonly string[];
 }
 
+/** Whole seconds, two at least; more on a busy machine. */
+export function mailSessionMs(wantedMs = 2 * defaultSessionMs()): number {
+  return Math.max(2000, Math.ceil(wantedMs / 1000) * 1000);
+}
+
 /** Three whole servers take mail by SMTP and give it to a sink, while they and their database are disturbed. */
-export async function runMailChaos(test: Ending, options: MailChaosOptions): Promise<MailChaosResult> {
+export async function runMailChaos(test: Ending, options: ChaosOptions): Promise<MailChaosResult> {
   const { messages, events, seed, fence, sessionMs } = options;
   const started = performance.now();
   const postgres = await Postgres.start(test, { durable: true, tcp: true });
@@ -55,13 +61,20 @@ export async function runMailChaos(test: Ending, options: MailChaosOptions): Pro
       await NodeProcess.start(test, postgres, database, { module: here('./server-node.js'), ...own, ...stops }),
     );
   }
-  const sending = sendAll(ports, messages, ms);
+  const sent: Sent = { accepted: new Map(), unanswered: new Map() };
+  const giveUp = new AbortController();
+  const sending = sendAll(ports, { count: messages, ms, sent, signal: giveUp.signal });
+  atEnd(test, () => giveUp.abort());
   const random = seeded(seed);
   const disturbances = new Disturbances({ nodes, postgres, database, sessionMs, random });
   const [first] = nodes;
   if (options.stopBeforeDot === true && first !== undefined) {
-    const session = await first.stopping;
-    while ((await observer.do((client) => lostCount(client, session))) === 0) await pause(50);
+    const session = await withTimeout(maxWaitMs, first.stopping, 'the server has not stopped itself');
+    await untilTrue(
+      'a lease is lost',
+      async () => (await observer.do((client) => lostCount(client, session))) > 0,
+      maxWaitMs,
+    );
     // The others have them by now.
     await pause(sessionMs);
     first.signal('SIGCONT');
@@ -71,8 +84,12 @@ export async function runMailChaos(test: Ending, options: MailChaosOptions): Pro
     await disturbances.next();
   }
   await disturbances.end();
-  const sent = await sending;
-  await drain(observer);
+  // A reply may take as long as `maxWaitMs`.
+  await drain(() => messages - sent.accepted.size, 2 * maxWaitMs);
+  giveUp.abort();
+  await sending;
+  if (sent.accepted.size < messages) throw new Error(`only ${sent.accepted.size} messages were accepted`);
+  await drain(() => observer.do(waitingCount));
   for (const node of nodes) await node.kill();
   const arrivals = (await sink.end()).flatMap(([id = '', node = '', at = '', whole = '', recipients = '']) =>
     recipients.split(' ').map((address): MailArrival => ({
@@ -91,15 +108,4 @@ export async function runMailChaos(test: Ending, options: MailChaosOptions): Pro
     faults: nodes.flatMap((node) => node.faults),
     seconds: (performance.now() - started) / 1000,
   };
-}
-
-/** Waits until nothing waits any more, or nothing moves. */
-async function drain(observer: Observer): Promise<void> {
-  let rest = await observer.do(waitingCount);
-  for (let movedAt = performance.now(); rest > 0 && performance.now() - movedAt < maxWaitMs;) {
-    await pause(200);
-    const now = await observer.do(waitingCount);
-    if (now < rest) movedAt = performance.now();
-    rest = now;
-  }
 }

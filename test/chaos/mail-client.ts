@@ -35,14 +35,24 @@ const connectionsEach = 6;
 const timeoutMs = 60_000;
 const againMs = 300;
 
-/** Hands all messages to the nodes within `ms`, and again, at the next node, what was not answered with 250. */
-export async function sendAll(ports: readonly number[], count: number, ms: number): Promise<Sent> {
-  const sent: Sent = { accepted: new Map(), unanswered: new Map() };
+interface Sending {
+  readonly count: number;
+  readonly ms: number;
+  /** Filled. */
+  readonly sent: Sent;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Hands all messages to the nodes within `ms`, and again, at the next node, what was not answered with 250, until the
+ * signal.
+ */
+export async function sendAll(ports: readonly number[], { count, ms, sent, signal }: Sending): Promise<void> {
   const again: number[] = [];
   const started = performance.now();
   let next = 0;
   const take = async (): Promise<number | undefined> => {
-    for (; sent.accepted.size < count; await pause(20)) {
+    for (; sent.accepted.size < count && !signal.aborted; await pause(20)) {
       const nth = again.shift();
       if (nth !== undefined) return nth;
       if (next < count && performance.now() - started >= (next * ms) / count) return next++;
@@ -74,7 +84,6 @@ export async function sendAll(ports: readonly number[], count: number, ms: numbe
     client?.socket.destroy();
   };
   await Promise.all(Array.from({ length: ports.length * connectionsEach }, (_, nth) => work(nth)));
-  return sent;
 }
 
 async function handIn(client: SmtpClient, { id, recipients, text }: Mail, { unanswered }: Sent): Promise<boolean> {

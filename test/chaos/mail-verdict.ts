@@ -25,7 +25,7 @@ export interface MailVerdict {
   /** Recipients that are still in the queue; those of them that are held. */
   readonly waiting: number;
   readonly held: number;
-  /** Neither arrived nor bounced nor in the queue. */
+  /** Neither arrived nor in the queue nor, at `gone.example`, bounced. */
   readonly lost: readonly string[];
   readonly damaged: readonly MailArrival[];
   /** Arrived from a node that had no lease of a living session at that time. */
@@ -61,7 +61,8 @@ export function judgeMail({ accepted, unanswered, arrivals, leases, ends }: Mail
   const lost: string[] = [];
   for (const [id, recipients] of accepted) {
     for (const key of recipients.map((address) => keyOf({ id, address }))) {
-      const isThere = endsOf.get(key)?.some(({ state }) => inQueue.includes(state) || bounced.includes(state));
+      const fine = key.endsWith('@gone.example') ? [...inQueue, ...bounced] : inQueue;
+      const isThere = endsOf.get(key)?.some(({ state }) => fine.includes(state));
       if (!arrivalsOf.has(key) && isThere !== true) lost.push(key);
     }
   }

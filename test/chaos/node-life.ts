@@ -8,3 +8,9 @@ process.on('message', (message: { readonly shiftMs: number }) => {
 });
 process.on('disconnect', () => process.exit());
 process.channel?.unref();
+
+/** Returns when the run has continued the process. */
+export async function stopHere(id: string): Promise<void> {
+  await new Promise((resolve) => process.send?.({ stops: id }, resolve));
+  process.kill(process.pid, 'SIGSTOP');
+}

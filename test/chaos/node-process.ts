@@ -17,8 +17,8 @@ export interface NodeArguments {
   readonly sessionMs: number;
   readonly fence: 'both' | 'none';
   /**
-   * Before the dot of its so manieth message, behind the question at DATA, the node sends the run `{ stops: id }` and stops itself
-   * by SIGSTOP.
+   * While it sends its so manieth message, the node sends the run `{ stops: id }` and stops itself by SIGSTOP: the node of
+   * one table between the question at DATA and the dot, a whole server, that sends several at a time, at a question.
    */
   readonly stopBeforeDot?: number;
   /** Of a whole server: its own, and its folder. */
@@ -65,7 +65,7 @@ export class NodeProcess {
     return node;
   }
 
-  /** The message before whose dot it has stopped itself. */
+  /** Where it has stopped itself: a message of the node of one table, the session of a whole server. */
   get stopping(): Promise<string> {
     return this.#stopping;
   }
@@ -79,6 +79,7 @@ export class NodeProcess {
   }
 
   startAgain(): void {
+    if (this.#isOver || (this.#child.exitCode === null && this.#child.signalCode === null)) return;
     [this.#child, this.#stopping] = this.#spawn(undefined);
   }
 
@@ -106,7 +107,7 @@ export class NodeProcess {
     child.on('close', (code) => {
       // As a service manager does with a server that refuses to start without its database.
       if (code !== null && /of the cluster (does not answer|have not been read)/.test(output.stderr)) {
-        setTimeout(() => this.#child === child && !this.#isOver && this.startAgain(), 500);
+        setTimeout(() => this.#child === child && this.startAgain(), 500);
       } else if (code !== null) this.faults.push(`${this.name} ended with ${code}: ${output.stdout}${output.stderr}`);
     });
     const stopping = new Promise<string>((resolve) => {

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { systemClock } from '../../core/clock.js';
 import { Database } from '../../plugins/cluster/database.js';
 import { NodeSession } from '../../plugins/cluster/session.js';
+import { stopHere } from './node-life.js';
 import type { NodeArguments } from './node-process.js';
 import { done, leased, waiting } from './one-table.js';
 
@@ -240,12 +241,6 @@ async function forever(step: () => Promise<void>, pauseMs = 0): Promise<never> {
       await pause(100);
     }
   }
-}
-
-/** Returns when somebody has continued the process. */
-async function stopHere(id: string): Promise<void> {
-  await new Promise((resolve) => process.send?.({ stops: id }, resolve));
-  process.kill(process.pid, 'SIGSTOP');
 }
 
 await new OneTableNode(JSON.parse(process.argv[2] ?? '{}') as NodeArguments).run();

@@ -35,9 +35,6 @@ begin
   if new.state = ${leased} and (old.state <> ${leased} or new.token <> old.token) then
     insert into chaos.lease_change values (new.id, new.token, 'begun');
   end if;
-  if old.state = ${waiting} and new.state = ${done} then
-    insert into chaos.lease_change values (new.id, new.last_token, 'late');
-  end if;
   return null;
 end $$;
 create trigger note after update on chaos.job for each row execute function chaos.note();

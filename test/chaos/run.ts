@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { type ChaosOptions, defaultSessionMs, runChaos } from './chaos.js';
-import { runMailChaos } from './mail-chaos.js';
+import { mailSessionMs, runMailChaos } from './mail-chaos.js';
 
 /**
  * `npm run chaos -- [--messages N] [--events N] [--fence none] [--seed S] [--session MS] [--nodes one-table]`: three
@@ -20,13 +20,13 @@ const { values } = parseArgs({
   },
 });
 const isOneTable = values.nodes === 'one-table';
-const sessionMs = Number(values.session ?? (isOneTable ? 1 : 2) * defaultSessionMs());
+const sessionMs = values.session === undefined ? undefined : Number(values.session);
 const options: ChaosOptions = {
   messages: Number(values.messages),
   events: Number(values.events),
   seed: Number(values.seed ?? randomInt(2 ** 31)),
   fence: values.fence === 'none' ? 'none' : 'both',
-  sessionMs: isOneTable ? sessionMs : Math.max(2000, Math.ceil(sessionMs / 1000) * 1000),
+  sessionMs: isOneTable ? (sessionMs ?? defaultSessionMs()) : mailSessionMs(sessionMs),
 };
 const count = (number: number): string => number.toLocaleString('en-US');
 const say = (line: string): void => void process.stdout.write(`${line}\n`);

@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { start } from '../../core/main.js';
 import { ClusterNode } from '../../plugins/cluster/node.js';
+import { stopHere } from './node-life.js';
 import type { NodeArguments } from './node-process.js';
 
 /** A whole server as a node of the chaos run: it takes mail for everybody, and gives all of it to the sink. */
@@ -10,14 +11,12 @@ const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', s
 
 type Question = (this: ClusterNode, session: string) => boolean | Promise<boolean>;
 const mayEnd: Question = Reflect.get(ClusterNode.prototype, 'mayEnd');
-let dots = 0;
+let questions = 0;
 ClusterNode.prototype.mayEnd = function question(session) {
+  const answer = (): boolean | Promise<boolean> => fence === 'none' || mayEnd.call(this, session);
+  questions += 1;
   // Asked twice for each message: at DATA, and at its dot.
-  if ((dots += 1) === stopBeforeDot * 2) {
-    process.send?.({ stops: session });
-    process.kill(process.pid, 'SIGSTOP');
-  }
-  return fence === 'none' || mayEnd.call(this, session);
+  return questions === stopBeforeDot * 2 ? stopHere(session).then(answer) : answer();
 };
 
 const { port, pathname } = new URL(database);

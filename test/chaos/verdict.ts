@@ -7,11 +7,11 @@ export interface Arrival {
   readonly at: number;
 }
 
-/** What the database did with a lease. `late` is the outcome of a lease that was lost before. */
+/** What the database did with a lease. */
 export interface LeaseChange {
   readonly id: string;
   readonly token: string;
-  readonly change: 'begun' | 'lost' | 'settled' | 'late';
+  readonly change: 'begun' | 'lost' | 'settled';
   /** Milliseconds since 1970, with fractions, by the same clock. */
   readonly at: number;
 }
@@ -37,7 +37,6 @@ export interface Verdict {
   /** Duplicates in front of which no lease was lost before its outcome was committed. */
   readonly unexplained: readonly Arrival[];
   readonly lostLeases: number;
-  readonly lateOutcomes: number;
 }
 
 export function judge({ ids, waiting, arrivals, leases }: Evidence): Verdict {
@@ -64,6 +63,5 @@ export function judge({ ids, waiting, arrivals, leases }: Evidence): Verdict {
     duplicates: again.length,
     unexplained: again.filter(({ before }) => !lostTokens.has(before.token)).map(({ copy }) => copy),
     lostLeases: lostTokens.size,
-    lateOutcomes: leases.filter(({ change }) => change === 'late').length,
   };
 }

@@ -11,7 +11,7 @@ import { atEnd, type Ending } from '../support/ending.js';
 import { Output } from '../support/output.js';
 import { Postfix } from '../support/postfix.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { until } from '../support/until.js';
+import { untilTrue } from '../support/until.js';
 import { changed } from './example.js';
 
 /** One command of an operator. */
@@ -51,10 +51,8 @@ export async function setupRoad(test: Ending, tarball: string, npm: readonly str
       tls: { rejectUnauthorized: false },
     });
     await client.sendMail({ from: user, to: 'bob@receiver.example', subject: 'The first mail', text: 'It works.' });
-    await until(
-      'the queue has delivered it',
-      async () =>
-        (await road.posternUntimed(['queue', 'list', 'state=delivered'])).includes('bob@receiver.example') || undefined,
+    await untilTrue('the queue has delivered it', async () =>
+      (await road.posternUntimed(['queue', 'list', 'state=delivered'])).includes('bob@receiver.example'),
     );
   });
   return { steps: road.steps, verified: receiver.verified };

@@ -17,7 +17,7 @@ import {
   type CommandResult,
 } from '../support/server-process.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { until } from '../support/until.js';
+import { untilTrue } from '../support/until.js';
 
 const suite = suiteEnding();
 const routes = JSON.stringify({ dead: { mx: ['127.0.0.1'], port: 1, domains: ['dead.example', 'gone.example'] } });
@@ -51,9 +51,9 @@ describe('commands that ask the running server', () => {
     const text = `From: anna@localhost\r\nSubject: to ${rcpt}\r\n\r\nx\r\n`;
     const eml = { method: 'POST', body: text, headers: { 'content-type': 'message/rfc822' } };
     const { uid } = (await admin.json(`/client/queue?${query.toString()}`, eml, 202)) as { uid: string };
-    await until('the first attempt', async () => {
+    await untilTrue('the first attempt', async () => {
       const { state } = (await admin.json(`/client/queue/${uid}`)) as { state: string };
-      return state === 'deferred' || undefined;
+      return state === 'deferred';
     });
     return uid;
   }

@@ -11,7 +11,7 @@ import { ServerProcess } from '../support/server-process.js';
 import { SmallDisk } from '../support/small-disk.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { until } from '../support/until.js';
+import { until, untilTrue } from '../support/until.js';
 
 const config = `{
   smtp: { listeners: [{ mode: 'mx', port: 0 }] },
@@ -77,7 +77,7 @@ describe('F-R24: a start where nothing can be written', { skip: skipWithoutRoot(
         assert.equal((await listMessages(admin)).length, 1);
         await rm(ballast);
       } else await disk.writable();
-      await until('mail again', async () => (await codeOfMail(server.smtpPort)) === 250 || undefined);
+      await untilTrue('mail again', async () => (await codeOfMail(server.smtpPort)) === 250);
       await until('the lock', () => stat(join(disk.path, 'postern.lock')).then(Boolean, () => undefined));
       // A checkpoint that failed is tried again every 20 s.
       const end = performance.now() + 40_000;

@@ -7,7 +7,7 @@ import { HttpClient } from '../support/http-client.js';
 import { runPostern, ServerProcess } from '../support/server-process.js';
 import { SmtpSink } from '../support/smtp-sink.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { until } from '../support/until.js';
+import { until, untilTrue } from '../support/until.js';
 
 const messages = 5;
 
@@ -157,11 +157,11 @@ test('F-R5: a byte of a queued message that changed, or a message that was cut, 
   fixture.relent();
   const { admin } = await fixture.start();
   await admin.json('/client/queue/retry', { method: 'POST', json: { uids } });
-  await until('three held messages', async () => {
+  await untilTrue('three held messages', async () => {
     const held = await listOf(admin, '/client/queue/list?state=held');
-    return held.total === 3 || undefined;
+    return held.total === 3;
   });
-  await until('two sent messages', () => fixture.sink.messages.length === 2 || undefined);
+  await untilTrue('two sent messages', () => fixture.sink.messages.length === 2);
   const health = await componentOf(admin, 'queue');
   assert.deepEqual([health.status, /3 messages are held/.test(health.why ?? '')], ['degraded', true], health.why ?? '');
   const doctor = await runPostern(['doctor'], { cwd: join(fixture.data, '..') });
@@ -194,9 +194,9 @@ test('F-R19: a pipe in the place of a queued message holds up neither start nor 
     execFileSync('mkfifo', [path]);
   }
   const { server, admin } = await fixture.start();
-  await until('the held message', async () => {
+  await untilTrue('the held message', async () => {
     const held = await listOf(admin, '/client/queue/list?state=held');
-    return held.total === 1 || undefined;
+    return held.total === 1;
   });
   const before = performance.now();
   await server.kill('SIGTERM');

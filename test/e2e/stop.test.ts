@@ -6,7 +6,7 @@ import { HttpClient } from '../support/http-client.js';
 import { listMessages } from '../support/mailbox-reader.js';
 import { ServerProcess } from '../support/server-process.js';
 import { SmtpSink } from '../support/smtp-sink.js';
-import { until } from '../support/until.js';
+import { untilTrue } from '../support/until.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
 
@@ -82,7 +82,7 @@ test('a destination that never answers the dot and a slow client share one deadl
   await client.command('DATA');
   client.write('Subject: stuck\r\n\r\nx\r\n.\r\n');
   assert.equal((await client.readReply()).code, 250);
-  await until('the attempt', () => sink.connections || undefined);
+  await untilTrue('the attempt', () => sink.connections > 0);
   await client.pipeline(envelope);
   assert.equal((await client.command('DATA')).code, 354);
   client.write('Subject: idle\r\n');

@@ -12,7 +12,7 @@ import { projectRoot } from '../support/project.js';
 import { ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { until } from '../support/until.js';
+import { untilTrue } from '../support/until.js';
 
 const suite = suiteEnding();
 const sign = 'POSTERN-TEST-SIGN';
@@ -30,7 +30,7 @@ async function startClamd(folder: string): Promise<string> {
     child.kill();
     await ended;
   });
-  await until('the socket of clamd', () => existsSync(socket) || undefined);
+  await untilTrue('the socket of clamd', () => existsSync(socket));
   return socket;
 }
 

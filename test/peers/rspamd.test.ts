@@ -13,7 +13,7 @@ import { projectRoot } from '../support/project.js';
 import { ServerProcess } from '../support/server-process.js';
 import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { until } from '../support/until.js';
+import { untilTrue } from '../support/until.js';
 
 const suite = suiteEnding();
 
@@ -55,10 +55,10 @@ async function startRspamd(folder: string): Promise<string> {
     await ended;
   });
   const url = `http://127.0.0.1:${port}`;
-  await until('rspamd answers', () =>
+  await untilTrue('rspamd answers', () =>
     fetch(`${url}/ping`).then(
-      ({ ok }) => ok || undefined,
-      () => undefined,
+      ({ ok }) => ok,
+      () => false,
     ),
   );
   return url;

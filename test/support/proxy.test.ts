@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { atEnd, type Ending } from './ending.js';
 import { Proxy } from './proxy.js';
-import { until } from './until.js';
+import { untilTrue } from './until.js';
 
 interface Path {
   readonly proxy: Proxy;
@@ -37,7 +37,7 @@ async function path(test: Ending): Promise<Path> {
     server.close();
   });
   client.write('a');
-  await until('an answer', () => got.client === 're: a' || undefined);
+  await untilTrue('an answer', () => got.client === 're: a');
   return { proxy, client, got };
 }
 
@@ -48,18 +48,18 @@ test('a silent network holds everything back until it heals', async (t) => {
   await pause(50);
   assert.equal(got.server, 'a');
   proxy.heal();
-  await until('the answer', () => got.client === 're: are: b' || undefined);
+  await untilTrue('the answer', () => got.client === 're: are: b');
 });
 
 test('a network that is silent in one direction lets the other through', async (t) => {
   const { proxy, client, got } = await path(t);
   proxy.silence('toClient');
   client.write('b');
-  await until('the question', () => got.server === 'ab' || undefined);
+  await untilTrue('the question', () => got.server === 'ab');
   await pause(50);
   assert.equal(got.client, 're: a');
   proxy.heal();
-  await until('the answer', () => got.client === 're: are: b' || undefined);
+  await untilTrue('the answer', () => got.client === 're: are: b');
 });
 
 test('a delay applies to each direction', async (t) => {
@@ -67,7 +67,7 @@ test('a delay applies to each direction', async (t) => {
   proxy.delay(60);
   const start = performance.now();
   client.write('b');
-  await until('the answer', () => got.client === 're: are: b' || undefined);
+  await untilTrue('the answer', () => got.client === 're: are: b');
   assert.ok(performance.now() - start >= 120);
 });
 
@@ -88,7 +88,7 @@ test('a dropped answer: the server has been asked, the client sees the end', asy
   const dropped = proxy.dropAnswer('COMMIT');
   const closed = once(client, 'close');
   client.write('b');
-  await until('another answer', () => got.client === 're: are: b' || undefined);
+  await untilTrue('another answer', () => got.client === 're: are: b');
   client.write('COMMIT');
   await Promise.all([dropped, closed]);
   assert.deepEqual(got, { server: 'abCOMMIT', client: 're: are: b' });

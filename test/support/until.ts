@@ -1,9 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
-const timeoutMs = 10_000;
-
 /** Looks until it finds something; for what has no event to wait for. */
-export async function until<T>(what: string, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+export async function until<T>(
+  what: string,
+  look: () => T | undefined | Promise<T | undefined>,
+  timeoutMs = 10_000,
+): Promise<T> {
   const end = performance.now() + timeoutMs;
   while (performance.now() < end) {
     const found = await look();
@@ -11,4 +13,12 @@ export async function until<T>(what: string, look: () => T | undefined | Promise
     await pause(5);
   }
   throw new Error(`waited in vain for ${what}`);
+}
+
+export async function untilTrue(
+  what: string,
+  check: () => boolean | Promise<boolean>,
+  timeoutMs?: number,
+): Promise<void> {
+  await until(what, async () => (await check()) || undefined, timeoutMs);
 }

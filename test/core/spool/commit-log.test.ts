@@ -6,7 +6,7 @@ import { AppendFailed, CommitLog, type CommitLogOptions, LogFull } from '../../.
 import { nodeFiles } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { ForgetfulFiles } from './forgetful-files.js';
 import { rememberingLog } from './remembering-log.js';
@@ -302,7 +302,7 @@ async function filled(t: Parameters<typeof temporaryFolder>[0]) {
   const fixture = await fixtureOf(t);
   const log = await fixture.open();
   for (let n = 1; n <= 18; n += 1) await append(log, `${n} ${'x'.repeat(9_000)}`);
-  await until('the list of segments', async () => (await listed(fixture.folder)).length === 4 || undefined);
+  await untilTrue('the list of segments', async () => (await listed(fixture.folder)).length === 4);
   const names = (await listed(fixture.folder)).map(({ name }) => name);
   const firsts = (await listed(fixture.folder)).map(({ first }) => first);
   return { ...fixture, names, firsts };

@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { uniqueId } from '../../../core/disk/id.js';
 import { CallCost, FilePool, type NewFileKind, PrecreatedFiles } from '../../../core/spool/file-pool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { contentOf, openFixture, received, whole } from './spool-fixture.js';
 
@@ -94,8 +94,8 @@ suite('precreated files', () => {
     const { ready, present } = await openPrecreated(t);
     want(ready, 200);
     assert.equal(await present(), 0, 'nothing is made before the need is known');
-    await until('eight are ready', async () => (await present()) === 8 || undefined);
-    await until('they are removed when nobody wants them', async () => (await present()) === 0 || undefined);
+    await untilTrue('eight are ready', async () => (await present()) === 8);
+    await untilTrue('they are removed when nobody wants them', async () => (await present()) === 0);
   });
 
   test('few messages create no files ahead', async (t) => {
@@ -108,7 +108,7 @@ suite('precreated files', () => {
   test('each file is taken once, and is empty', async (t) => {
     const { ready, present, files } = await openPrecreated(t);
     want(ready, 200);
-    await until('eight are ready', async () => (await present()) === 8 || undefined);
+    await untilTrue('eight are ready', async () => (await present()) === 8);
     const first = ready.take();
     const second = ready.take();
     assert.ok(first !== undefined && second !== undefined);
@@ -125,13 +125,13 @@ suite('precreated files', () => {
     assert.equal(await present(), 0);
     files.order();
     want(ready, 200);
-    await until('some are ready', async () => (await present()) > 0 || undefined);
+    await untilTrue('some are ready', async () => (await present()) > 0);
   });
 
   test('closing removes the files, and none is taken afterwards', async (t) => {
     const { ready, present, files } = await openPrecreated(t);
     want(ready, 200);
-    await until('eight are ready', async () => (await present()) === 8 || undefined);
+    await untilTrue('eight are ready', async () => (await present()) === 8);
     await ready.close();
     assert.equal(await present(), 0);
     assert.equal(files.opened.size, 0);
@@ -152,7 +152,7 @@ suite('precreated files', () => {
           }),
         );
       await deliver(names.slice(0, 60));
-      await until('files are ready', async () => (await readdir(spool)).length > 0 || undefined);
+      await untilTrue('files are ready', async () => (await readdir(spool)).length > 0);
       const before = new Set(await readdir(spool));
       await deliver(names.slice(60));
       const after = new Set(await readdir(spool));
@@ -179,7 +179,7 @@ suite('precreated files', () => {
     };
     await Promise.all(Array.from({ length: 60 }, (_, index) => deliver(`warm-${index}`)));
     const spool = join(fixture.root, 'spool');
-    await until('files are ready', async () => (await readdir(spool)).length > 0 || undefined);
+    await untilTrue('files are ready', async () => (await readdir(spool)).length > 0);
     fixture.files.order({ call: 'write', code: 'EIO', path: spool });
     await assert.rejects(deliver('failing'));
     fixture.files.order();

@@ -8,7 +8,7 @@ import { makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { isProblem } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 import { rememberingLog } from './remembering-log.js';
 import { contentOf, largeMessage, message, openFixture, received, returnPath, trace, whole } from './spool-fixture.js';
 
@@ -146,7 +146,7 @@ for (const arrivals of [1, 8]) {
     const placed = names.map(async (name) => {
       await (await received(fixture.spool)).link([{ folder: fixture.inbox, name }]);
     });
-    await until('all wait', () => fixture.files.count('fsync', 'spool/') === arrivals || undefined);
+    await untilTrue('all wait', () => fixture.files.count('fsync', 'spool/') === arrivals);
     assert.deepEqual(await readdir(fixture.inbox), []);
     release();
     await Promise.all(placed);

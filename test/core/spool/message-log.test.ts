@@ -13,7 +13,7 @@ import {
   whole,
   type SpoolFixture,
 } from './spool-fixture.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
 
@@ -244,7 +244,7 @@ test('F-R25: a log enlarged by a burst shrinks to one segment when idle', async 
     (await readdir(`${fixture.root}/spool-log`)).filter((name) => name.endsWith('.segment')).length;
   for (let n = 0; n < 30; n += 1) await delivered(fixture, `m${n}`, fixture.spool, largeMessage.subarray(0, 60_000));
   assert.ok((await segments()) > 2);
-  await until('one segment', async () => (await segments()) === 1 || undefined);
+  await untilTrue('one segment', async () => (await segments()) === 1);
   await delivered(fixture, 'after');
   assert.ok((await readdir(fixture.inbox)).includes('after'));
 });

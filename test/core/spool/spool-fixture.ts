@@ -4,7 +4,7 @@ import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spoo
 import { makeFolder } from '../../../core/disk/folder.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
 import { rememberingLog } from './remembering-log.js';
 
@@ -51,8 +51,8 @@ export function contentOf(fixture: SpoolFixture, name: string): Promise<Buffer> 
 
 /** Waits for the list of segments that the log writes beside its first record. */
 export async function segmentsListed({ calls }: FaultyFiles): Promise<void> {
-  await until('the list of segments', () => {
+  await untilTrue('the list of segments', () => {
     const listed = calls.findIndex((call) => call.startsWith('rename ') && call.includes('segments.json'));
-    return (listed >= 0 && calls.slice(listed).some((call) => call.startsWith('close '))) || undefined;
+    return listed >= 0 && calls.slice(listed).some((call) => call.startsWith('close '));
   });
 }

@@ -8,7 +8,7 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 import type { FromThread } from '../../../core/watchdog/main-watch.js';
 import type { WorkerData } from '../../../core/watchdog/watch-thread.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 
 /** Longer than a thread with nothing left to do needs to end. */
 const lingerMs = 500;
@@ -51,7 +51,7 @@ test('the watching thread stays until the main thread ends it, also during a sta
       if ('ended' in message) resolve();
     });
   });
-  await until('a stall on record', () => existsSync(file) || undefined);
+  await untilTrue('a stall on record', () => existsSync(file));
   worker.postMessage({ end: true }, []);
   await Promise.race([last, once(worker, 'exit')]);
   assert.deepEqual(

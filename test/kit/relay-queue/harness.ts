@@ -10,6 +10,8 @@ import { claiming, newEntry, type EntryWishes } from './entries.js';
 /** Context of a test: what it opens is closed behind it. */
 export interface TestContext {
   after(release: () => void | Promise<void>): void;
+  /** Reports the test as skipped, with the reason. */
+  skip?(why: string): void;
 }
 
 /** `test` of `node:test`, or another that registers tests. */

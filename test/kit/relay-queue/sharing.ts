@@ -13,13 +13,14 @@ import {
   type TestRegistrar,
 } from './harness.js';
 
-/** What several servers see of one queue; nothing where each has its own. */
+/** What several servers see of one queue; skipped where each has its own. */
 export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
   const shared = (title: string, run: (harness: QueueHarness, other: Other) => Promise<void>): unknown =>
     test(title, async (t) => {
       const harness = await open(t);
       const other = await harness.another?.();
-      if (other !== undefined) await run(harness, other);
+      if (other === undefined) t.skip?.('one server at a time has this queue');
+      else await run(harness, other);
     });
 
   shared('what one server accepts another one sends, once', async (harness, { queue: other }) => {
@@ -27,8 +28,8 @@ export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
     const uids = new Set<string>();
     for (let n = 0; n < 40; n += 1) uids.add((await accept(harness, { to: [`a@d${n % 4}.example`] })).uid);
     const leased: string[] = [];
-    const drain = async (from: typeof queue): Promise<void> => {
-      for (let tries = 0; tries < 20; tries += 1) {
+    const drain = async (from: typeof queue, claims: number): Promise<void> => {
+      for (let tries = 0; tries < claims; tries += 1) {
         for (const lease of await from.claim(claiming(clock.now(), { limit: 3 }))) {
           leased.push(lease.uid);
           assert.match(await text(await from.open(lease.uid)), /^Received: /);
@@ -36,7 +37,10 @@ export function sharing(test: TestRegistrar, open: OpenQueueHarness): void {
         }
       }
     };
-    await Promise.all([drain(queue), drain(other)]);
+    await harness.current?.();
+    await drain(other, 2);
+    assert.ok(leased.length > 0, 'the other one sends some');
+    await Promise.all([drain(queue, 20), drain(other, 20)]);
     assert.equal(leased.length, 40);
     assert.deepEqual(new Set(leased), uids);
   });

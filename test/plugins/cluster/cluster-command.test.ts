@@ -6,7 +6,7 @@ import { systemClock } from '../../../core/clock.js';
 import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';
-import { until } from '../../support/until.js';
+import { untilTrue } from '../../support/until.js';
 import { appPassword, cluster, joined, settingsOf, superuserPassword, wantPasswords } from './cluster-site.js';
 
 describe('postern cluster', { skip: skipWithout('postgres') }, () => {
@@ -100,10 +100,10 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     assert.match((await cluster('forget mx2', settings())).error, /mx2 is not dead/);
     const drained = await cluster('drain mx2 --json', settings());
     assert.deepEqual(JSON.parse(drained.output), { node: 'mx2', draining: true });
-    await until('the node has heard that it drains', () => Promise.resolve(node.draining || undefined));
+    await untilTrue('the node has heard that it drains', () => node.draining);
     assert.match((await cluster('status', settings())).output, /^mx2 {2}draining/);
     assert.equal((await cluster('undrain mx2', settings())).status, 0);
-    await until('the node has heard that the drain is over', () => Promise.resolve(!node.draining || undefined));
+    await untilTrue('the node has heard that the drain is over', () => !node.draining);
     await node.leave();
     assert.match((await cluster('status', settings())).output, /^mx2 {2}dead/);
     assert.match((await cluster('drain mx2', settings())).error, /No node that lives calls itself mx2/);

@@ -5,7 +5,6 @@ import { ClusterNode } from '../../../plugins/cluster/node.js';
 import { migrate } from '../../../plugins/cluster/schema.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import type { Postgres } from '../../support/postgres.js';
-import { until } from '../../support/until.js';
 
 /** Fills the database that all others are copies of. */
 export async function fillTables(url: string): Promise<void> {
@@ -49,10 +48,6 @@ export function nodeOf(server: Postgres, wishes: NodeWishes = {}) {
 
 export const emptyTables =
   'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document, postern.principal, postern.name, postern.answer, postern.guess';
-
-export async function untilTrue(what: string, check: () => boolean | Promise<boolean>): Promise<void> {
-  await until(what, async () => (await check()) || undefined);
-}
 
 /** The node with other answers of its own: a clock of the test, for example. */
 export function seenAs(node: ClusterNode, own: Partial<Cluster>): Cluster {

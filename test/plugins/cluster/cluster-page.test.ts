@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import pg from 'pg';
 import { clusterPlugin } from '../../../plugins/cluster/index.js';
+import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
 import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';
-import { until } from '../../support/until.js';
-import { fillTables } from '../client-queue/postgres/postgres-fixture.js';
+import { until, untilTrue } from '../../support/until.js';
 import { configurationOf, openPluginSite, type PluginSite } from '../plugin-site.js';
+import { fillTables } from './cluster-fixture.js';
 import { joined, openClusterSite, settingsOf } from './cluster-site.js';
 
 interface State {
@@ -70,10 +72,10 @@ describe('the page of a cluster', { skip: skipWithout('postgres') }, () => {
     assert.equal(await change(site, 'drain', 'mx2', 'operator'), 403);
     assert.equal(await change(site, 'drain', 'mx9'), 404);
     assert.equal(await change(site, 'drain', 'mx2'), 200);
-    await until('the other node drains', () => Promise.resolve(other.draining || undefined));
+    await untilTrue('the other node drains', () => other.draining);
     assert.match(await site.page('/cluster'), /aria-label="End the drain of mx2"/);
     assert.equal(await change(site, 'undrain', 'mx2'), 200);
-    await until('the other node works again', () => Promise.resolve(!other.draining || undefined));
+    await untilTrue('the other node works again', () => !other.draining);
 
     assert.equal(await change(site, 'forget', 'mx2'), 409);
     await other.leave();
@@ -94,27 +96,36 @@ describe('the page of a cluster', { skip: skipWithout('postgres') }, () => {
   test('names who holds an old snapshot, standbys and slots', async (t) => {
     const site = await openClusterSite(t, { node: 'mx1', sessionSeconds: 2, database: database() });
     await server.psql("select pg_create_physical_replication_slot('backup', true)");
-    const held = server.psql('begin isolation level repeatable read; select 1; select pg_sleep(3)', 'page');
+    t.after(() => server.psql("select pg_drop_replication_slot('backup')"));
+    const client = new pg.Client({ connectionString: server.url('page'), application_name: 'report' });
+    t.after(() => client.end());
+    await client.connect();
+    await client.query('begin isolation level repeatable read; select 1');
     const oldest = await until('the snapshot is seen', async () => {
       const { database: shown } = await stateOf(site);
       return (shown?.['oldestSnapshot'] as { holder: string } | null)?.holder;
     });
-    assert.match(oldest, /psql \(postgres, process \d+\)/);
+    assert.match(oldest, /report \(postgres, process \d+\)/);
     const slots = (await stateOf(site)).database?.['slots'] as { name: string; active: boolean }[];
     assert.deepEqual([slots[0]?.name, slots[0]?.active], ['backup', false]);
     assert.match(await site.page('/cluster'), /Replication slots/);
-    await held;
-    await server.psql("select pg_drop_replication_slot('backup')");
   });
 
-  test('a drained node gives its duties back, keeps draining over a lost session, and none of them after a restart', async (t) => {
+  test('a node that drains gives its duties back and keeps draining over a lost session, but not over a restart', async (t) => {
     const settings = settingsOf(database(), { node: 'mx3' });
     const node = await joined(t, settings);
+    const duties = new NodeDuties(node);
+    duties.has('x');
+    await duties.take();
+    assert.equal(duties.has('x'), true);
     await server.psql("update postern.session set draining = true where node = 'mx3'", 'page');
-    await until('it drains', () => Promise.resolve(node.draining || undefined));
+    await untilTrue('it drains', () => node.draining);
+    await duties.take();
+    assert.equal(duties.has('x'), false);
+    assert.equal(await server.psql('select count(*) from postern.duty', 'page'), '0');
     const first = node.session;
     await server.psql("update postern.session set dead = true where node = 'mx3'", 'page');
-    await until('it has joined anew', () => Promise.resolve((node.session !== first && node.session) || undefined));
+    await untilTrue('it has joined anew', () => node.session !== undefined && node.session !== first);
     assert.equal(node.draining, true);
     const row = "select draining from postern.session where node = 'mx3' and not dead";
     assert.equal(await server.psql(row, 'page'), 't');
@@ -136,9 +147,9 @@ describe('the page of a cluster', { skip: skipWithout('postgres') }, () => {
     assert.equal(await change(site, 'drain', 'mx1'), 503);
     assert.equal(site.health.components()['cluster']?.status, 'degraded');
     await server.start();
-    await until('the node is up again', async () => {
+    await untilTrue('the node is up again', async () => {
       const { nodes: back } = await stateOf(site);
-      return back.some(({ node, state }) => node === 'mx1' && state === 'up') || undefined;
+      return back.some(({ node, state }) => node === 'mx1' && state === 'up');
     });
   });
 });

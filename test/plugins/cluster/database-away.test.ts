@@ -7,7 +7,8 @@ import { Postgres } from '../../support/postgres.js';
 import { ServerProcess } from '../../support/server-process.js';
 import { SmtpClient } from '../../support/smtp-client.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { fillTables, untilTrue } from './cluster-fixture.js';
+import { untilTrue } from '../../support/until.js';
+import { fillTables } from './cluster-fixture.js';
 
 describe('a server whose database is away', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;

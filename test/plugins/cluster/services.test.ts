@@ -23,8 +23,8 @@ import { freePort } from '../../support/free-port.js';
 import { skipWithout } from '../../support/peers.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { Postgres } from '../../support/postgres.js';
-
-import { emptyTables, fillTables, nodeOf, untilTrue } from './cluster-fixture.js';
+import { untilTrue } from '../../support/until.js';
+import { emptyTables, fillTables, nodeOf } from './cluster-fixture.js';
 
 describe('what nodes share', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
@@ -111,7 +111,7 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     assert.equal(records.named('ann@a.example'), undefined);
   });
 
-  test('a user that one node adds, renames and removes is so at the other within a second', async (t) => {
+  test('a user that one node adds, renames and removes is so at the other', async (t) => {
     await fresh();
     const [one, other] = [await usersOf(t, await joined(t, 'a')), await usersOf(t, await joined(t, 'b'))];
     await other.pull();
@@ -150,12 +150,12 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     assert.equal(there.retryAfter('192.0.2.2'), 0);
   });
 
-  test('a document that another node has changed is told within a second', async (t) => {
+  test('a document that another node has changed is told', async (t) => {
     await fresh();
     const [one, other] = [await documentsOf(t, await joined(t, 'a')), await documentsOf(t, await joined(t, 'b'))];
     let told = 0;
     one.get('x').watch(() => (told += 1));
-    await untilTrue('the doorbell listens', async () => {
+    await untilTrue('the change is told', async () => {
       await other.get('x').replace('text', (await other.get('x').read())?.version);
       return told > 0;
     });
@@ -210,7 +210,10 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     one.use(site, only, use);
     await untilTrue('the first has it', () => one.of(site, only).maxConnections === 1);
     other.use(site, only, use);
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    const asked = 'select count(*) from postern.share where wants';
+    await untilTrue('the second has asked', async () => (await server.psql(asked, 'template')) === '1');
+    for (const shares of [one, other]) await shares.look();
+    assert.equal(await server.psql('select sum(connections) from postern.share', 'template'), '1');
     assert.equal(other.of(site, only).maxConnections, 0);
     await first.leave();
     assert.equal(one.of(site, only).maxConnections, 0, 'its session has ended');

@@ -5,8 +5,8 @@ import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';
 import { Proxy } from '../../support/proxy.js';
-
-import { emptyTables, fillTables, nodeOf, untilTrue } from './cluster-fixture.js';
+import { untilTrue } from '../../support/until.js';
+import { emptyTables, fillTables, nodeOf } from './cluster-fixture.js';
 
 describe('the session of a node', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
@@ -72,7 +72,9 @@ describe('the session of a node', { skip: skipWithout('postgres') }, () => {
 
   test('a node whose network is silent stops before the others declare it dead', async (t) => {
     const proxy = await Proxy.start(t, server.port);
-    const [cut, other] = [nodeOf(server, { port: proxy.port }), nodeOf(server, { node: 'mx2' })];
+    const sessionMs = 4000;
+    const cut = nodeOf(server, { port: proxy.port, sessionMs });
+    const other = nodeOf(server, { node: 'mx2', sessionMs });
     await cut.join();
     await other.join();
     t.after(async () => {

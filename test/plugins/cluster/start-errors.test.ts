@@ -8,7 +8,6 @@ import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
-import { fillTables } from '../client-queue/postgres/postgres-fixture.js';
 import {
   appPassword,
   cluster,
@@ -49,7 +48,7 @@ describe('a node does not start, and says why', { skip: skipWithout('postgres') 
       (error: Error) => error.message,
     );
   before(async () => {
-    server = await Postgres.start(ending, { tcp: true, durable: true, fill: fillTables });
+    server = await Postgres.start(ending, { tcp: true, durable: true });
     await wantPasswords(server);
     await offerTls(server, pair);
     await server.psql('create database empty');

@@ -9,7 +9,7 @@ import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
-import { until } from '../../../support/until.js';
+import { untilTrue } from '../../../support/until.js';
 import { type PolicyHost, policyText, startPolicyHost } from './policy-host.js';
 
 const domain = 'example.net';
@@ -124,7 +124,7 @@ describe('the policy of a domain', () => {
     const known = await policies.of(domain);
     clock.advance(day + 1);
     assert.equal(await policies.of(domain), known);
-    await until('another', () => policies.peek(domain) !== known || undefined);
+    await untilTrue('another', () => policies.peek(domain) !== known);
     assert.equal(policies.peek(domain)?.fetchedAt, clock.now());
     assert.equal(host.asked.length, 2);
   });
@@ -137,7 +137,7 @@ describe('the policy of a domain', () => {
     await policies.of(domain);
     clock.advance(2);
     assert.equal(await policies.of(domain), known);
-    await until('another', () => policies.peek(domain) !== known || undefined);
+    await untilTrue('another', () => policies.peek(domain) !== known);
     assert.equal(host.asked.length, 2);
   });
 
@@ -146,10 +146,7 @@ describe('the policy of a domain', () => {
     host.answer = policyText(text('mx1.example.net').replace(String(10 * day), '0'));
     for (let n = 0; n < 20; n += 1) {
       assert.equal((await policies.of(domain))?.mode, 'enforce');
-      await until(
-        'what is renewed',
-        () => clock.now() - (policies.peek(domain)?.fetchedAt ?? 0) <= 450_000 || undefined,
-      );
+      await untilTrue('what is renewed', () => clock.now() - (policies.peek(domain)?.fetchedAt ?? 0) <= 450_000);
       clock.advance(100);
     }
   });
@@ -194,11 +191,11 @@ describe('the policy of a domain', () => {
     host.answer = policyText('nonsense');
     clock.advance(451);
     await policies.of(domain);
-    await until('a failure', () => results.length === 2 || undefined);
+    await untilTrue('a failure', () => results.length === 2);
     host.answer = short;
     clock.advance(301);
     assert.equal((await policies.of(domain))?.mode, 'enforce');
-    await until('a renewal', () => results.length === 3 || undefined);
+    await untilTrue('a renewal', () => results.length === 3);
     clock.advance(400);
     assert.equal((await policies.of(domain))?.mode, 'enforce');
   });

@@ -6,7 +6,8 @@ import { settlement } from '../../../kit/relay-queue/entries.js';
 import { suiteEnding } from '../../../support/ending.js';
 import { skipWithout } from '../../../support/peers.js';
 import { Postgres } from '../../../support/postgres.js';
-import { fillTables, postgresQueues } from './postgres-fixture.js';
+import { fillTables } from '../../cluster/cluster-fixture.js';
+import { postgresQueues } from './postgres-fixture.js';
 
 describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
@@ -23,7 +24,8 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     const lease = await claimOne(harness);
     assert.deepEqual([lease.entry.subject, lease.entry.sender], [entry.subject, entry.sender]);
     await harness.queue.settle(lease, settlement(lease, 'deferred', { at: harness.clock.now(), text: odd }));
-    assert.equal((await entryOf(harness.queue, entry.uid)).recipients[0]?.lastReply?.code, 451);
+    const { recipients, history } = await entryOf(harness.queue, entry.uid);
+    assert.deepEqual([recipients[0]?.lastReply?.code, history[0]?.reply?.text], [451, odd]);
   });
 
   test('a thousand recipients and 50 MB are given back octet by octet', async (t) => {
@@ -40,7 +42,7 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     assert.equal(await server.psql('select count(*) from postern.body', 'template'), '0');
   });
 
-  test('300,000 messages of a destination without room cost a claim nothing', async (t) => {
+  test('mail is claimed beside 300,000 messages of a destination without room', async (t) => {
     const harness = await open(t);
     const { queue, clock } = harness;
     await server.psql(
@@ -54,13 +56,6 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     const room = (destination: string): number => (destination === 'closed.example' ? 0 : 10);
     const leases = await queue.claim({ now: clock.now(), limit: 100, leaseMs: 60_000, room });
     assert.deepEqual(leases.map(({ uid }) => uid).toSorted(), ['a', 'b', 'c']);
-    // Rows that were read, in place of a time.
-    const plan = await server.psql(
-      `explain (analyze, buffers) select uid from postern.recipient
-       where destination = 'closed.example' and state in (1, 2) and lane = 0 and turn >= 0 order by turn limit 64`,
-      'template',
-    );
-    assert.match(plan, /Index.*recipient_new/);
     await server.psql('truncate postern.recipient', 'template');
   });
 });

@@ -27,7 +27,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   type Transaction = SharedDatabase['transaction'];
 
   /** A queue over an empty database, or another one over the same. */
-  async function open(t: TestContext, node = 'mx1', around?: (real: Transaction, purpose: SqlPurpose) => Transaction) {
+  async function open(t: TestContext, node = 'mx1', around?: (real: Transaction) => Transaction) {
     if (node === 'mx1') await server.psql(emptyTables, 'template');
     const cluster = nodeOf(server, { node, ...(node === 'mx1' && { port: proxy.port }) });
     await cluster.join();
@@ -37,12 +37,12 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
       query: (...given) => real.query(...given),
       transaction: <T>(purpose: SqlPurpose, work: (sql: SqlTransaction) => Promise<T>) => {
         const usual: Transaction = (given, what) => real.transaction(given, what);
-        return (around?.(usual, purpose) ?? usual)(purpose, work);
+        return (around?.(usual) ?? usual)(purpose, work);
       },
     };
     const quiet = { ring: () => undefined, onRing: () => () => undefined };
     const timed = seenAs(cluster, { clock, database, ...quiet });
-    const { log, sentences } = rememberingLog();
+    const { log } = rememberingLog();
     const bounds = { keepFinishedMs: 86_400_000, maxEntries: 1000 };
     const queue = new PostgresRelayQueue({ cluster: timed, log, bounds, maxWaitMs: 0, random: () => 0 });
     t.after(async () => {
@@ -55,7 +55,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
       await prepared.commit();
       prepared.release();
     };
-    return { queue, clock, claim, accept, sentences, cluster };
+    return { queue, clock, claim, accept, cluster };
   }
 
   const count = async (table: string): Promise<number> =>

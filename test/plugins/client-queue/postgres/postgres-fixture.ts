@@ -1,23 +1,13 @@
-import pg from 'pg';
 import type { OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
-import { ClusterNode } from '../../../../plugins/cluster/node.js';
-import { migrate } from '../../../../plugins/cluster/schema.js';
+import type { ClusterNode } from '../../../../plugins/cluster/node.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
-import { seenAs } from '../../cluster/cluster-fixture.js';
+import { emptyTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { until } from '../../../support/until.js';
 import type { Postgres } from '../../../support/postgres.js';
 import { systemClock } from '../../../../core/clock.js';
-
-/** Fills the database that those of all tests are copies of. */
-export async function fillTables(url: string): Promise<void> {
-  const client = new pg.Client(url);
-  await client.connect();
-  await migrate(client);
-  await client.end();
-}
 
 interface Running {
   readonly queue: PostgresRelayQueue;
@@ -26,24 +16,13 @@ interface Running {
 
 /** Opens queues over one database, one test after the other: each finds it empty. */
 export function postgresQueues(server: () => Postgres) {
-  const name = 'template';
   return async (test: TestContext, bounds: { readonly maxEntries?: number } = {}): Promise<QueueHarness> => {
-    await server().psql('truncate postern.entry, postern.recipient, postern.body, postern.session', name);
+    await server().psql(emptyTables, 'template');
     const clock = new HandClock(systemClock.now());
     const { log } = rememberingLog();
     const opened = new Set<Running>();
     const start = async (node: string, instance: string): Promise<Running> => {
-      const cluster = new ClusterNode({
-        settings: {
-          database: { hosts: [server().folder], name, user: 'postgres', tls: 'off' },
-          sessionSeconds: 2,
-        },
-        node,
-        instance,
-        clock: systemClock,
-        log,
-        report: () => ({}),
-      });
+      const cluster = nodeOf(server(), { node, instance });
       await cluster.join();
       const timed = seenAs(cluster, { clock });
       const queue = new PostgresRelayQueue({
@@ -76,6 +55,7 @@ export function postgresQueues(server: () => Postgres) {
       reopen: async () => {
         await current.queue.close();
         await current.node.leave();
+        opened.delete(current);
         current = await start('one', 'first');
         return current.queue;
       },
@@ -89,7 +69,7 @@ export function postgresQueues(server: () => Postgres) {
         const other = await start('two', 'second');
         const presumeDead = async (): Promise<void> => {
           const session = other.node.session ?? '';
-          await server().psql(`update postern.session set dead = true where key = '${session}'`, name);
+          await server().psql(`update postern.session set dead = true where key = '${session}'`, 'template');
           await until('it knows', () => (other.node.session === session ? undefined : true));
         };
         return { queue: other.queue, presumeDead };

@@ -7,7 +7,8 @@ import { suiteEnding } from '../../../support/ending.js';
 import { skipWithout } from '../../../support/peers.js';
 import { Postgres } from '../../../support/postgres.js';
 import { until } from '../../../support/until.js';
-import { fillTables, postgresQueues } from './postgres-fixture.js';
+import { fillTables } from '../../cluster/cluster-fixture.js';
+import { postgresQueues } from './postgres-fixture.js';
 
 describe('the queue in PostgreSQL', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
