@@ -170,11 +170,16 @@ export class DatabaseUsers implements UserRecords {
   }
 
   async #update(work: (sql: SqlTransaction) => Promise<UserRecord>): Promise<UserRecord> {
-    const record = await this.#cluster.database.transaction('pages', async (sql) => {
+    const updating = this.#cluster.database.transaction('pages', async (sql) => {
       const revision = await nextRevision(sql);
       const changed = await work(sql);
       await write(sql, changed, revision);
       return changed;
+    });
+    const record = await updating.catch(async (error: unknown) => {
+      // Who is refused sees what is in the way.
+      await this.pull().catch(() => undefined);
+      throw error;
     });
     await this.#changed();
     return record;

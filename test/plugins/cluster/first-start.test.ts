@@ -64,4 +64,12 @@ describe('the users of a cluster', { skip: skipWithout('postgres') }, () => {
     assert.equal(await (await opened(t, 'c')).begin(() => Promise.resolve(file)), 0);
     assert.equal(one.count, 0);
   });
+
+  test('who is refused a name knows afterwards whose it is', async (t) => {
+    const [one, other] = [await opened(t, 'd'), await opened(t, 'e')];
+    const postmaster = user('postmaster@a.example');
+    const both = await Promise.allSettled([one, other].map((users) => users.add(postmaster)));
+    assert.equal(both.filter(({ status }) => status === 'rejected').length, 1);
+    for (const users of [one, other]) assert.ok(users.named('postmaster@a.example') !== undefined);
+  });
 });
