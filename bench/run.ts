@@ -12,27 +12,38 @@ import { setup } from './setup-road.js';
 import { soak } from './soak.js';
 import { start } from './start.js';
 
-/** `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios. */
-const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<void>>> = {
-  receive,
-  http,
-  queue,
-  proxy,
-  relay,
-  mailbox,
-  search,
-  paint,
-  memory,
-  start,
-  setup,
-  instrumentation,
-  soak,
+type Benchmark = (args: readonly string[]) => Promise<void>;
+
+/** Each with the options of a short run. */
+const benchmarks: Readonly<Record<string, readonly [run: Benchmark, quick: readonly string[]]>> = {
+  receive: [receive, ['--quick']],
+  http: [http, ['--quick']],
+  queue: [queue, ['--entries', '20000']],
+  proxy: [proxy, ['--quick']],
+  relay: [relay, ['--quick']],
+  mailbox: [mailbox, ['--sizes', '1000,10000', '--rounds', '3']],
+  search: [search, ['--mailboxes', '10', '--rounds', '3']],
+  paint: [paint, ['--entries', '10000', '--messages', '10000', '--rounds', '3']],
+  memory: [memory, ['--steps', '1']],
+  start: [start, ['--rounds', '3']],
+  setup: [setup, []],
+  instrumentation: [instrumentation, ['--quick']],
+  soak: [soak, ['--minutes', '1']],
 };
 
+/**
+ * `npm run bench -- NAME [options]`: each benchmark runs Postern and its peers in turn on this machine and prints ratios.
+ * `npm run bench -- all [--quick]` runs them one after the other.
+ */
 const [name = 'receive', ...args] = process.argv.slice(2);
-const chosen = benchmarks[name];
-if (chosen === undefined) {
-  process.stderr.write(`No benchmark is called ${name}. There are: ${Object.keys(benchmarks).join(', ')}.\n`);
+const [chosen] = benchmarks[name] ?? [];
+if (name === 'all') {
+  for (const [title, [run, quick]] of Object.entries(benchmarks)) {
+    process.stdout.write(`\n## ${title}\n\n`);
+    await run(args.includes('--quick') ? quick : []);
+  }
+} else if (chosen === undefined) {
+  process.stderr.write(`No benchmark is called ${name}. There are: all, ${Object.keys(benchmarks).join(', ')}.\n`);
   process.exitCode = 2;
 } else {
   await chosen(args);
