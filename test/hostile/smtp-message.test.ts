@@ -104,6 +104,27 @@ describe('hostile messages against the whole server', () => {
     assert.deepEqual(added, [`${header}x\r\n.\r\n..\r\na\r\n..\r\n`]);
   });
 
+  for (const [name, ending] of Object.entries({ ...nonEndings, 'CRLF.CRLF': '\r\n.\r\n' })) {
+    test(`S36 ${name} in chunks of BDAT is text, and so is what follows it`, async () => {
+      const before = new Set(await fixture.stored());
+      const client = await fixture.greeted();
+      await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
+      const [first, second] = [`${header}first${ending}`, `${smuggled}\r\n.\r\nQUIT\r\n`];
+      client.write(`BDAT ${first.length}\r\n${first}BDAT ${second.length} LAST\r\n${second}NOOP\r\n`);
+      const codes = (await watched(() => client.readReplies(3))).map(({ code }) => code);
+      const isRefused = ending.includes('\0');
+      assert.deepEqual(codes, isRefused ? [554, 554, 250] : [250, 250, 250]);
+      assert.equal(client.unread, '');
+      client.close();
+      const added = (await fixture.stored()).filter((file) => !before.has(file));
+      const text = `${first}${second}`.replaceAll(/\r\n|\r|\n/g, '\r\n');
+      assert.deepEqual(
+        added.map((file) => behindTrace(Buffer.from(file, 'latin1')).toString('latin1')),
+        isRefused ? [] : [text],
+      );
+    });
+  }
+
   test('S29 too many hops, and a message that was here before, are 554', async () => {
     const hop = 'Received: from a by b; Sat, 21 Nov 2026 00:00:00 +0000\r\n';
     assert.equal((await exchange(`${hop.repeat(100)}${header}.\r\n`)).said, '250 2.0.0');
