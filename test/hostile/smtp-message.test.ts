@@ -11,6 +11,32 @@ const suite = suiteEnding();
 
 const smuggled = smuggledTo('postmaster@localhost');
 
+for (const durability of ['file', 'log']) {
+  test(`S36 a message in chunks is stored octet for octet, by a ${durability}`, async (t) => {
+    const fixture = await SmtpFixture.start(t, {}, { durability });
+    const texts = [`${header}.\r\n..\r\n\xff\r\n`, `${header}${`${'.'.repeat(70)}\r\n`.repeat(10_000)}`];
+    for (const listener of ['mx', 'lmtp'] as const) {
+      for (const text of texts) {
+        const before = new Set(await fixture.stored());
+        const client = await fixture.greeted(listener);
+        await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
+        const [half, third] = [text.length / 2, text.length / 3].map(Math.floor);
+        const parts = [text.slice(0, third), text.slice(third, half), text.slice(half), ''];
+        const wire = parts.map((part, index) => `BDAT ${part.length}${index < 3 ? '' : ' LAST'}\r\n${part}`);
+        client.write(Buffer.from(wire.join(''), 'latin1'));
+        assert.deepEqual(
+          (await client.readReplies(4)).map(({ code }) => code),
+          [250, 250, 250, 250],
+        );
+        client.close();
+        const [added, ...more] = (await fixture.stored()).filter((file) => !before.has(file));
+        assert.deepEqual(more, []);
+        assert.ok(added !== undefined && behindTrace(Buffer.from(added, 'latin1')).toString('latin1') === text);
+      }
+    }
+  });
+}
+
 describe('hostile messages against the whole server', () => {
   let fixture: SmtpFixture;
   before(async () => {
