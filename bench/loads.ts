@@ -1,4 +1,4 @@
-import type { TlsUse } from './senders.js';
+import type { TextBy, TlsUse } from './senders.js';
 
 /** One row of the table. */
 export interface Load {
@@ -12,6 +12,8 @@ export interface Load {
   readonly tls?: TlsUse;
   /** Of each message, all of them the same; one if absent. */
   readonly recipients?: number;
+  /** By the own sender; `DATA` of any sender if absent. */
+  readonly by?: TextBy;
 }
 
 /** Messages by sessions: one session takes longer for each. */
@@ -31,6 +33,10 @@ const others: readonly Load[] = [
     bytes: 5000,
   },
   { title: '5 KB, 10 kept, 100 recipients', recipients: 100, sessions: 10, keep: true, messages: 1000, bytes: 5000 },
+  { title: '5 KB, 10 kept, text by DATA', by: 'DATA', sessions: 10, keep: true, messages: 4000, bytes: 5000 },
+  { title: '5 KB, 10 kept, text by BDAT', by: 'BDAT', sessions: 10, keep: true, messages: 4000, bytes: 5000 },
+  { title: '1 MB, 10 kept, text by DATA', by: 'DATA', sessions: 10, keep: true, messages: 300, bytes: 1_000_000 },
+  { title: '1 MB, 10 kept, text by BDAT', by: 'BDAT', sessions: 10, keep: true, messages: 300, bytes: 1_000_000 },
 ];
 
 /** Every size with 1, 10 and 50 sessions, on kept connections and with one for each message; then TLS and recipients. */

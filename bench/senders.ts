@@ -5,6 +5,9 @@ import { connect as connectTls } from 'node:tls';
 /** STARTTLS with a whole handshake on each connection, or with the session of the one before. */
 export type TlsUse = 'new' | 'resumed';
 
+/** BDAT where the server offers CHUNKING, else DATA. */
+export type TextBy = 'DATA' | 'BDAT';
+
 export interface SendersInput {
   readonly port: number;
   readonly messages: number;
@@ -16,6 +19,8 @@ export interface SendersInput {
   readonly tls?: TlsUse;
   /** Of each message, all of them the same; one if absent. */
   readonly recipients?: number;
+  /** `DATA` if absent. */
+  readonly by?: TextBy;
 }
 
 /**
@@ -24,6 +29,7 @@ export interface SendersInput {
  */
 export async function runSenders(input: SendersInput): Promise<readonly number[]> {
   const message = messageOf(input.bytes);
+  const chunk = input.by === 'BDAT' ? chunkOf(message) : undefined;
   const times: number[] = [];
   let ticket: Buffer | undefined;
   let left = input.messages;
@@ -36,7 +42,8 @@ export async function runSenders(input: SendersInput): Promise<readonly number[]
       if (input.tls !== undefined) await peer.startTls(ticket, (given) => input.tls === 'resumed' && (ticket = given));
       do {
         if (input.keep) began = performance.now();
-        await peer.send(message, 'postmaster@localhost', input.recipients);
+        if (chunk !== undefined && peer.takesChunks) await peer.sendChunk(chunk, input.recipients);
+        else await peer.send(message, 'postmaster@localhost', input.recipients);
         if (input.keep) times.push(performance.now() - began);
       } while (input.keep && take());
       await peer.quit();
@@ -54,12 +61,20 @@ export function messageOf(bytes: number): Buffer {
   return Buffer.from(`${head}${line.repeat(Math.ceil((bytes - head.length) / line.length))}.\r\n`);
 }
 
+/** The same by BDAT, without the final dot. */
+function chunkOf(message: Buffer): Buffer {
+  const octets = message.length - '.\r\n'.length;
+  return Buffer.concat([Buffer.from(`BDAT ${octets} LAST\r\n`), message.subarray(0, octets)]);
+}
+
 /** A lock-step SMTP client that expects success. */
 export class Session {
   #socket: Socket;
   #buffer = '';
+  takesChunks = false;
   #waiting:
-    { readonly resolve: () => void; readonly reject: (error: Error) => void; readonly code: string } | undefined;
+    | { readonly resolve: (answer: string) => void; readonly reject: (error: Error) => void; readonly code: string }
+    | undefined;
 
   private constructor(socket: Socket) {
     this.#socket = socket;
@@ -76,7 +91,7 @@ export class Session {
   static async open(port: number): Promise<Session> {
     const session = new Session(connect(port, '127.0.0.1'));
     await session.#expect('220');
-    await session.#say('EHLO bench.localhost\r\n', '250');
+    session.takesChunks = /^250.CHUNKING/m.test(await session.#say('EHLO bench.localhost\r\n', '250'));
     return session;
   }
 
@@ -93,10 +108,19 @@ export class Session {
   }
 
   async send(message: Buffer, recipient = 'postmaster@localhost', recipients = 1): Promise<void> {
-    await this.#say('MAIL FROM:<bench@localhost>\r\n', '250');
-    for (let count = 0; count < recipients; count += 1) await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
+    await this.#open(recipient, recipients);
     await this.#say('DATA\r\n', '354');
     await this.#say(message, '250');
+  }
+
+  async sendChunk(chunk: Buffer, recipients = 1): Promise<void> {
+    await this.#open('postmaster@localhost', recipients);
+    await this.#say(chunk, '250');
+  }
+
+  async #open(recipient: string, recipients: number): Promise<void> {
+    await this.#say('MAIL FROM:<bench@localhost>\r\n', '250');
+    for (let count = 0; count < recipients; count += 1) await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
   }
 
   async quit(): Promise<void> {
@@ -104,12 +128,12 @@ export class Session {
     this.#socket.destroy();
   }
 
-  #say(text: string | Buffer, code: string): Promise<void> {
+  #say(text: string | Buffer, code: string): Promise<string> {
     this.#socket.write(text);
     return this.#expect(code);
   }
 
-  #expect(code: string): Promise<void> {
+  #expect(code: string): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject, code };
     });
@@ -123,7 +147,7 @@ export class Session {
     this.#waiting = undefined;
     const answer = this.#buffer;
     this.#buffer = '';
-    if (last[1] === waiting.code) waiting.resolve();
+    if (last[1] === waiting.code) waiting.resolve(answer);
     else waiting.reject(new Error(`expected ${waiting.code}, got ${answer.trim()}`));
   }
 }

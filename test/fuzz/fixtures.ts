@@ -3,7 +3,7 @@ import { SmtpFixture } from '../hostile/smtp-fixture.js';
 import type { Ending } from '../support/ending.js';
 import { dialogueTarget } from './dialogue.js';
 import { messagePageTarget } from './message-page.js';
-import { messageTextTarget } from './message-text.js';
+import { messageChunksTarget, messageTextTarget } from './message-text.js';
 import { addressTarget, headerTarget } from './parsers.js';
 import { requestTarget } from './requests.js';
 import type { FuzzTarget } from './target.js';
@@ -31,6 +31,7 @@ export function fuzzFixture(ending: Ending): {
       dialogueTarget(smtpFixture, 'submission'),
       dialogueTarget(smtpFixture, 'lmtp'),
       messageTextTarget(smtpFixture),
+      messageChunksTarget(smtpFixture),
       requestTarget(httpFixture),
       messagePageTarget(httpFixture),
     ],

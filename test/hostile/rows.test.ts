@@ -15,7 +15,7 @@ const numbered = (letter: string, count: number): readonly string[] =>
   Array.from({ length: count }, (_, n) => `${letter}${String(n + 1).padStart(2, '0')}`);
 
 /** The rows of attacks over SMTP (S) and over HTTP (H). */
-const rows = [...numbered('S', 35), ...numbered('H', 39)];
+const rows = [...numbered('S', 36), ...numbered('H', 39)];
 
 /** Ids in the titles of tests, or in tables from which titles are made. */
 function namedIn(source: string): readonly string[] {

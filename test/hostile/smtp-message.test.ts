@@ -11,6 +11,32 @@ const suite = suiteEnding();
 
 const smuggled = smuggledTo('postmaster@localhost');
 
+for (const durability of ['file', 'log']) {
+  test(`S36 a message in chunks is stored octet for octet, by a ${durability}`, async (t) => {
+    const fixture = await SmtpFixture.start(t, {}, { durability });
+    const texts = [`${header}.\r\n..\r\n\xff\r\n`, `${header}${`${'.'.repeat(70)}\r\n`.repeat(10_000)}`];
+    for (const listener of ['mx', 'lmtp'] as const) {
+      for (const text of texts) {
+        const before = new Set(await fixture.stored());
+        const client = await fixture.greeted(listener);
+        await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
+        const [half, third] = [text.length / 2, text.length / 3].map(Math.floor);
+        const parts = [text.slice(0, third), text.slice(third, half), text.slice(half), ''];
+        const wire = parts.map((part, index) => `BDAT ${part.length}${index < 3 ? '' : ' LAST'}\r\n${part}`);
+        client.write(Buffer.from(wire.join(''), 'latin1'));
+        assert.deepEqual(
+          (await client.readReplies(4)).map(({ code }) => code),
+          [250, 250, 250, 250],
+        );
+        client.close();
+        const [added, ...more] = (await fixture.stored()).filter((file) => !before.has(file));
+        assert.deepEqual(more, []);
+        assert.ok(added !== undefined && behindTrace(Buffer.from(added, 'latin1')).toString('latin1') === text);
+      }
+    }
+  });
+}
+
 describe('hostile messages against the whole server', () => {
   let fixture: SmtpFixture;
   before(async () => {
@@ -103,6 +129,27 @@ describe('hostile messages against the whole server', () => {
     const { added } = await exchange(`${header}.x\r\n..\r\n...\r\na\n..\r\n.\r\n`);
     assert.deepEqual(added, [`${header}x\r\n.\r\n..\r\na\r\n..\r\n`]);
   });
+
+  for (const [name, ending] of Object.entries({ ...nonEndings, 'CRLF.CRLF': '\r\n.\r\n' })) {
+    test(`S36 ${name} in chunks of BDAT is text, and so is what follows it`, async () => {
+      const before = new Set(await fixture.stored());
+      const client = await fixture.greeted();
+      await client.pipeline(['MAIL FROM:<a@sender.example>', 'RCPT TO:<postmaster@localhost>']);
+      const [first, second] = [`${header}first${ending}`, `${smuggled}\r\n.\r\nQUIT\r\n`];
+      client.write(`BDAT ${first.length}\r\n${first}BDAT ${second.length} LAST\r\n${second}NOOP\r\n`);
+      const codes = (await watched(() => client.readReplies(3))).map(({ code }) => code);
+      const isRefused = ending.includes('\0');
+      assert.deepEqual(codes, isRefused ? [554, 554, 250] : [250, 250, 250]);
+      assert.equal(client.unread, '');
+      client.close();
+      const added = (await fixture.stored()).filter((file) => !before.has(file));
+      const text = `${first}${second}`.replaceAll(/\r\n|\r|\n/g, '\r\n');
+      assert.deepEqual(
+        added.map((file) => behindTrace(Buffer.from(file, 'latin1')).toString('latin1')),
+        isRefused ? [] : [text],
+      );
+    });
+  }
 
   test('S29 too many hops, and a message that was here before, are 554', async () => {
     const hop = 'Received: from a by b; Sat, 21 Nov 2026 00:00:00 +0000\r\n';

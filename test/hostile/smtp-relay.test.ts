@@ -114,6 +114,29 @@ describe('what goes on to a server that takes any line end', () => {
     }
   }
 
+  for (const domain of ['inline.example', 'queued.example']) {
+    for (const [name, ending] of Object.entries({ ...nonEndings, 'CRLF.CRLF': '\r\n.\r\n' })) {
+      test(`S36 ${name} in a chunk of BDAT smuggles no second message to ${domain}`, async () => {
+        const recipient = `x@${domain}`;
+        const before = all.length;
+        const client = await fixture.greeted();
+        await client.pipeline(['MAIL FROM:<a@sender.example>', `RCPT TO:<${recipient}>`]);
+        const text = `${header}first${ending}${smuggledTo(recipient)}`;
+        const { code } = await fixture.send(client, `BDAT ${text.length} LAST\r\n${text}`);
+        client.close();
+        assert.equal(code, /\0/.test(ending) ? 554 : 250);
+        if (code === 250) await until('a message', () => (all.length > before ? true : undefined));
+        const [taken, ...more] = all.slice(before);
+        assert.deepEqual(more, []);
+        assert.equal(taken?.sender, code === 250 ? 'a@sender.example' : undefined);
+        if (taken === undefined) return;
+        assert.deepEqual(taken.recipients, [recipient]);
+        const lines = text.split(/\r\n|\r|\n/);
+        assert.deepEqual(taken.lines.slice(-lines.length), lines, 'all of it is text');
+      });
+    }
+  }
+
   test('S14 nothing but those messages has gone out', () => {
     assert.ok(all.length >= 2 * 10);
     assert.ok(all.every(({ sender }) => sender === 'a@sender.example'));

@@ -32,6 +32,20 @@ export function parseCommand(line: Buffer): SmtpCommand | undefined {
   return text.includes('\ufffd') ? undefined : { verb, argument };
 }
 
+/** The argument of BDAT (RFC 3030 §2). */
+export interface Chunk {
+  readonly octets: number;
+  readonly isLast: boolean;
+}
+
+export function parseChunk(argument: string): Chunk | undefined {
+  const match = /^(\d{1,20})( +LAST)?$/i.exec(argument);
+  return match === null ? undefined : { octets: Number(match[1]), isLast: match[2] !== undefined };
+}
+
+/** Message text follows a line that is meant as BDAT, even if the line is malformed: it must not be read as commands. */
+export const hasChunk = (line: Buffer): boolean => /^\s*BDAT/i.test(line.toString('latin1', 0, 64));
+
 export const hasControl = (text: string): boolean => control.test(text);
 
 /**

@@ -1,9 +1,10 @@
 import type { Socket } from 'node:net';
+import type { Chunk } from '../protocol/command.js';
 import { bytesOf, replies, type Reply, type WireReply } from '../protocol/replies.js';
 import { LineReader, Wire } from './wire.js';
 import { type NextAction, type SessionReply, type Peer, SessionState } from './session-state.js';
 import { Session } from './session.js';
-import { DataPhase } from './data.js';
+import { DataPhase, mostBytes } from './data.js';
 import type { SmtpLimits } from './limits.js';
 import type { ListenerContext } from './listener-context.js';
 
@@ -21,7 +22,9 @@ export class Connection {
   #activity: Activity = 'greeting';
   /** Start of the current activity, monotonic, in milliseconds. */
   #sinceMs: number;
+  /** Between chunks too. */
   #data: DataPhase | undefined;
+  #chunk: OpenChunk | undefined;
   #stopping = false;
   #errors = 0;
   #commands = 0;
@@ -70,12 +73,13 @@ export class Connection {
 
   /** Called periodically to enforce the deadlines of the session. */
   check(nowMs: number): void {
-    if (this.#activity === 'data' && this.#data?.tooSlow(nowMs) === true) {
+    const waitsForText = this.#activity === 'data' || this.#activity === 'commands';
+    if (waitsForText && this.#data?.tooSlow(nowMs) === true) {
       this.#closeWith(replies.tooSlow);
       return;
     }
     if ((nowMs - this.#sinceMs) / 1000 <= secondsFor(this.#activity, this.#context.settings().limits)) return;
-    if (this.#activity === 'commands') this.#closeWith(replies.timeout);
+    if (this.#activity === 'commands' || this.#activity === 'discarding') this.#closeWith(replies.timeout);
     else if (this.#activity === 'handshake' || this.#activity === 'closing') this.#wire.destroy();
     else this.#overdue();
   }
@@ -100,12 +104,14 @@ export class Connection {
   #pump(): void {
     while (!this.#wire.blocked && this.#processNext());
     this.#wire.flush();
-    const waits = this.#activity === 'commands' || this.#activity === 'data';
+    const waits = this.#activity === 'commands' || this.#activity === 'data' || this.#activity === 'discarding';
     if (waits && this.#wire.clientEnded && !this.#wire.blocked) this.#close();
   }
 
   #processNext(): boolean {
-    return this.#activity === 'data' ? this.#readData() : this.#activity === 'commands' && this.#executeLine();
+    if (this.#activity === 'commands') return this.#executeLine();
+    if (this.#activity !== 'data' && this.#activity !== 'discarding') return false;
+    return this.#chunk === undefined ? this.#readData() : this.#readChunk(this.#chunk);
   }
 
   #greet(greeting: Reply): void {
@@ -166,7 +172,13 @@ export class Connection {
 
   #replyTo(reply: Reply): void {
     const after = this.#session.takeNextAction();
+    // RSET or EHLO between chunks.
+    if (this.#data !== undefined && !this.#session.envelope.open) {
+      this.#data.abort();
+      this.#data = undefined;
+    }
     if (after === 'data') this.#beginData(reply);
+    else if (typeof after === 'object') this.#beginChunk(after, reply);
     else this.#replyWith([reply], after);
   }
 
@@ -175,7 +187,7 @@ export class Connection {
    * command gets 421 in place of its reply; replies to a message are sent before it, since recipients with a 250 have
    * it.
    */
-  #replyWith(answers: readonly Reply[], after?: NextAction): void {
+  #replyWith(answers: readonly Reply[], after?: Exclude<NextAction, Chunk>): void {
     this.#answers += 1;
     if (answers.some(({ code }) => code >= 400)) {
       this.#errors += 1;
@@ -232,9 +244,46 @@ export class Connection {
     if (data.ended) {
       this.#wire.input.add(data.rest);
       void this.#finishData(data);
-    } else if (data.overrun) this.#closeWith(replies.messageTooLarge);
+    } else if (data.overrun()) this.#closeWith(replies.messageTooLarge);
     else if (stalled !== undefined) void this.#waitForDisk(stalled);
     return false;
+  }
+
+  /** `answer` is the reply to the chunk, unless its text is refused. */
+  #beginChunk({ octets, isLast }: Chunk, answer: Reply): void {
+    const { transaction } = this.#session.envelope;
+    this.#chunk = { missing: octets, isLast, answer };
+    if (answer.code >= 300 || transaction === undefined) {
+      if (octets > mostBytes(this.#context.settings().limits)) this.#closeWith(answer);
+      else this.#become('discarding');
+      return;
+    }
+    const isFirst = this.#data === undefined;
+    const data = this.#data ?? new DataPhase(this.#context, transaction);
+    this.#data = data;
+    if (data.overrun(octets)) this.#closeWith(replies.messageTooLarge);
+    else if (isFirst) this.#settle(data.open(answer), () => this.#become('data'));
+    else this.#become('data');
+  }
+
+  #readChunk(chunk: OpenChunk): boolean {
+    const bytes = this.#wire.input.take(chunk.missing);
+    chunk.missing -= bytes.length;
+    const stalled = this.#data?.write(bytes);
+    if (stalled !== undefined) void this.#waitForDisk(stalled);
+    else if (chunk.missing === 0) this.#endChunk(chunk);
+    return chunk.missing === 0;
+  }
+
+  #endChunk({ isLast, answer }: OpenChunk): void {
+    const data = this.#data;
+    this.#chunk = undefined;
+    if (data === undefined) this.#replyWith([answer]);
+    else if (!isLast) this.#replyWith([data.endChunk() ?? answer]);
+    else {
+      data.endText();
+      void this.#finishData(data);
+    }
   }
 
   async #waitForDisk(stalled: Promise<void>): Promise<void> {
@@ -301,9 +350,28 @@ export class Connection {
   }
 }
 
-/** Activity of a connection. `deciding`, `stalled` and `delivering` wait for this server, the others for the client. */
+/** A chunk of BDAT that is being read. */
+interface OpenChunk {
+  missing: number;
+  readonly isLast: boolean;
+  readonly answer: Reply;
+}
+
+/**
+ * Activity of a connection. `deciding`, `stalled` and `delivering` wait for this server, the others for the client;
+ * `discarding` reads a chunk that belongs to no message.
+ */
 type Activity =
-  'greeting' | 'commands' | 'deciding' | 'data' | 'stalled' | 'delivering' | 'handshake' | 'closing' | 'closed';
+  | 'greeting'
+  | 'commands'
+  | 'deciding'
+  | 'data'
+  | 'discarding'
+  | 'stalled'
+  | 'delivering'
+  | 'handshake'
+  | 'closing'
+  | 'closed';
 
 /** Time for the client to read the last reply. */
 const lingerSeconds = 5;
@@ -316,9 +384,10 @@ const allowances: Readonly<Record<Activity, Allowance>> = {
   stalled: (limits) => limits.deliverySeconds,
   delivering: (limits) => limits.deliverySeconds,
   commands: (limits) => limits.commandSeconds,
+  discarding: (limits) => limits.commandSeconds,
   handshake: (limits) => limits.tlsSeconds,
   closing: () => lingerSeconds,
-  // DATA has a minimum rate instead.
+  // A message has a minimum rate instead.
   data: () => Infinity,
   closed: () => Infinity,
 };

@@ -8,6 +8,7 @@ import type { Recipient, SmtpSession, Transaction } from '../../pipeline/transac
 import type { SpooledMessage, SpoolWriter } from '../../spool/spool.js';
 import { replies, type Reply, replyToProblem, replyToViolation } from '../protocol/replies.js';
 import { DataDecoder, type DataDecoderOptions } from './dot-decoder.js';
+import type { SmtpLimits } from './limits.js';
 import type { ListenerContext } from './listener-context.js';
 import type { MeteredResult } from './meter.js';
 import type { OpenTransaction, SessionReply } from './session-state.js';
@@ -15,14 +16,18 @@ import type { OpenTransaction, SessionReply } from './session-state.js';
 /** Maximum in one log line. */
 const maxLoggedRecipients = 10;
 
-/** From DATA to the reply to the final dot. */
+/** From DATA to the reply to the final dot, or from the first BDAT to the reply to the last. */
 export class DataPhase {
   readonly #context: ListenerContext;
   readonly #transaction: OpenTransaction;
   readonly #startedMs: number;
   #intake: MessageIntake | undefined;
   #create: (() => SpoolWriter | Promise<SpoolWriter>) | undefined;
+  /** Why there is no intake. */
+  #unopened: Reply | undefined;
+  #octets = 0;
   #aborted = false;
+  #isNoted = false;
   #stalledMs = 0;
   #delivering = false;
   #messageId: string | undefined;
@@ -34,7 +39,7 @@ export class DataPhase {
     this.#startedMs = context.clock.monotonic();
   }
 
-  /** The reply to DATA: `start`, or a refusal when there is no space. Never throws or rejects. */
+  /** The reply to DATA or the first BDAT: `start`, or a refusal when there is no space. Never throws or rejects. */
   open(start: Reply): SessionReply {
     const { spool, hostname, clock } = this.#context;
     const { reversePath } = this.#transaction;
@@ -52,7 +57,8 @@ export class DataPhase {
   #noRoom(error: unknown): Reply {
     const { id, session } = this.#transaction;
     this.#context.log.error({ err: error, session: session.id, transaction: id }, 'no message can be spooled');
-    return replyToProblem(asStorageProblem(error));
+    this.#unopened = replyToProblem(asStorageProblem(error));
+    return this.#unopened;
   }
 
   get ended(): boolean {
@@ -63,9 +69,9 @@ export class DataPhase {
     return this.#intake?.rest ?? Buffer.alloc(0);
   }
 
-  /** The client exceeded the size by so much that the connection is cut. */
-  get overrun(): boolean {
-    return this.#intake?.overrun === true;
+  /** The client exceeds the size by so much that the connection is cut; `coming`: octets that it has announced. */
+  overrun(coming = 0): boolean {
+    return this.#octets + coming > mostBytes(this.#context.settings().limits);
   }
 
   /** A target may have made the message durable: only it knows the reply. */
@@ -84,11 +90,12 @@ export class DataPhase {
   tooSlow(nowMs: number): boolean {
     const { dataGraceSeconds, dataBytesPerSecond } = this.#context.settings().limits;
     const seconds = (nowMs - this.#startedMs - this.#stalledMs) / 1000;
-    return seconds > dataGraceSeconds && (this.#intake?.received ?? 0) < seconds * dataBytesPerSecond;
+    return seconds > dataGraceSeconds && this.#octets < seconds * dataBytesPerSecond;
   }
 
   /** A promise while the disk is slower than the client. */
   write(chunk: Buffer): Promise<void> | void {
+    this.#octets += chunk.length;
     const stalled = this.#intake?.write(chunk);
     if (stalled === undefined) return;
     return this.#timeStall(stalled);
@@ -105,10 +112,22 @@ export class DataPhase {
     if (this.#aborted || this.#delivering || this.ended) return;
     this.#aborted = true;
     this.#intake?.abort();
-    this.#context.meter.message('aborted', this.#seconds());
+    if (!this.#isNoted) this.#context.meter.message('aborted', this.#seconds());
   }
 
-  /** The final dot was read: one reply, or over LMTP one for each recipient (RFC 2033 §4.2). Never rejects. */
+  /** A chunk was read that is not the last: its refusal, if any. */
+  endChunk(): Reply | undefined {
+    const refusal = this.#unopened ?? this.#intake?.refusal;
+    if (refusal !== undefined) this.#note(refusal);
+    return refusal;
+  }
+
+  /** The last chunk was read. */
+  endText(): void {
+    this.#intake?.end();
+  }
+
+  /** The final dot or the last chunk was read: one reply, or over LMTP one for each recipient (RFC 2033 §4.2). Never rejects. */
   async finish(): Promise<readonly Reply[]> {
     const received = await this.#received();
     if ('refusal' in received) return this.#refused(received.refusal);
@@ -122,7 +141,7 @@ export class DataPhase {
 
   /** The message to deliver, or the refusal. */
   async #received(): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
-    const received = (await this.#intake?.finish()) ?? { refusal: replies.fault };
+    const received = (await this.#intake?.finish()) ?? { refusal: this.#unopened ?? replies.fault };
     const isEncoded = this.#longLines === 'encode' && this.#intake?.hasLongLine === true;
     if ('refusal' in received || !isEncoded || this.#create === undefined) return received;
     try {
@@ -143,8 +162,8 @@ export class DataPhase {
   #beginWriting(writer: SpoolWriter, start: Reply): Reply {
     const { limits, lineEndings } = this.#context.settings();
     const lineBytes = this.#longLines === 'refuse' ? Math.min(limits.lineBytes, maxLineOctets) : limits.lineBytes;
-    const { recipients } = this.#transaction;
-    this.#intake = new MessageIntake(writer, { limits, lineBytes, lineEndings, recipients });
+    const { recipients, isChunked } = this.#transaction;
+    this.#intake = new MessageIntake(writer, { limits, lineBytes, lineEndings, isChunked, recipients });
     if (this.#aborted) this.#intake.abort();
     return start;
   }
@@ -204,6 +223,8 @@ export class DataPhase {
   }
 
   #note(refusal: Reply): void {
+    if (this.#isNoted) return;
+    this.#isNoted = true;
     const { code, status, lines } = refusal;
     const { id, session, pipeline, reversePath } = this.#transaction;
     const result: MeteredResult = code < 500 ? 'deferred' : 'refused';
@@ -241,24 +262,27 @@ interface IntakeInput {
   readonly limits: Pick<DataDecoderOptions, 'messageBytes'> & HeaderLimits;
   readonly lineBytes: number;
   readonly lineEndings: DataDecoderOptions['lineEndings'];
+  readonly isChunked: boolean;
   readonly recipients: readonly Recipient[];
 }
 
-/** Reads one message from 354 to the final dot; after an error it discards the rest up to the dot. */
+/** Octets of a message that are read before the connection is cut. */
+export const mostBytes = ({ messageBytes }: Pick<SmtpLimits, 'messageBytes'>): number =>
+  messageBytes + Math.ceil(messageBytes / 4) + 5;
+
+/** Reads the text of one message; after an error it discards the rest of it. */
 class MessageIntake {
   readonly #writer: SpoolWriter;
   readonly #decoder: DataDecoder;
   readonly #header: HeaderGuard;
-  readonly #maxBytes: number;
   #refusal: Reply | undefined;
   #discarded = false;
 
-  constructor(writer: SpoolWriter, { limits, lineBytes, lineEndings, recipients }: IntakeInput) {
+  constructor(writer: SpoolWriter, { limits, lineBytes, lineEndings, isChunked, recipients }: IntakeInput) {
     const { messageBytes } = limits;
     this.#writer = writer;
-    this.#decoder = new DataDecoder({ lineEndings, lineBytes, messageBytes });
+    this.#decoder = new DataDecoder({ lineEndings, lineBytes, messageBytes, isChunked });
     this.#header = new HeaderGuard(limits, recipients);
-    this.#maxBytes = messageBytes + Math.ceil(messageBytes / 4) + 5;
   }
 
   get ended(): boolean {
@@ -275,24 +299,26 @@ class MessageIntake {
     return this.#decoder.hasLongLine;
   }
 
-  /** Bytes received. */
-  get received(): number {
-    return this.#decoder.received;
-  }
-
   /** Bytes of the decoded message. */
   get size(): number {
     return this.#decoder.size;
   }
 
-  /** The client exceeded the size by so much that the connection is cut without waiting for the dot. */
-  get overrun(): boolean {
-    return this.#decoder.received > this.#maxBytes;
+  get refusal(): Reply | undefined {
+    return this.#refusal;
   }
 
   /** A promise is back-pressure of the disk; it never rejects. */
   write(chunk: Buffer): Promise<void> | void {
-    const decoded = this.#decoder.write(chunk);
+    return this.#take(this.#decoder.write(chunk));
+  }
+
+  /** The text ends here, without a dot. */
+  end(): void {
+    void this.#take(this.#decoder.end());
+  }
+
+  #take(decoded: Buffer): Promise<void> | void {
     if (this.#refusal !== undefined) return;
     this.#header.add(decoded);
     if (this.#decoder.violation !== undefined) return this.#refuse(replyToViolation(this.#decoder.violation));

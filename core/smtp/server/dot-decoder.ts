@@ -8,6 +8,8 @@ export interface DataDecoderOptions {
   readonly lineBytes: number;
   /** Maximum size of the decoded message, in bytes. */
   readonly messageBytes: number;
+  /** Text of BDAT (RFC 3030): dots are text, and `end` says where it ends. */
+  readonly isChunked?: boolean;
 }
 
 const CR = 13;
@@ -18,6 +20,8 @@ const DOT = 46;
 type Place = 'lineStart' | 'text' | 'cr' | 'dot' | 'dotCr' | 'end';
 
 const nothing: Buffer = Buffer.alloc(0);
+const lineFeed = Buffer.from('\n');
+const lineEnd = Buffer.from('\r\n');
 
 /**
  * Decodes the text that follows 354 (RFC 5321 §4.5.2): only CRLF.CRLF ends it, and a dot is removed only after a CRLF.
@@ -29,9 +33,9 @@ export class DataDecoder {
   readonly #rejectBare: boolean;
   readonly #lineBytes: number;
   readonly #messageBytes: number;
+  readonly #hasDots: boolean;
   #place: Place = 'lineStart';
   #size = 0;
-  #received = 0;
   #violation: DataViolation | undefined;
   #hasLongLine = false;
   #rest: Buffer = nothing;
@@ -52,6 +56,7 @@ export class DataDecoder {
     this.#rejectBare = options.lineEndings === 'reject';
     this.#lineBytes = options.lineBytes;
     this.#messageBytes = options.messageBytes;
+    this.#hasDots = options.isChunked !== true;
   }
 
   get ended(): boolean {
@@ -66,11 +71,6 @@ export class DataDecoder {
   /** Bytes decoded. */
   get size(): number {
     return this.#size;
-  }
-
-  /** Bytes received, the final dot included. */
-  get received(): number {
-    return this.#received;
   }
 
   /** A line has more octets than RFC 5321 §4.5.3.1.6 allows. */
@@ -95,7 +95,6 @@ export class DataDecoder {
     while (at < chunk.length && this.#place !== 'end') {
       at = this.#place === 'text' || this.#place === 'lineStart' ? this.#passText(at) : this.#resolveHeld(at);
     }
-    this.#received += at;
     this.#rest = at < chunk.length ? chunk.subarray(at) : nothing;
     const lineLength = at - this.#lineFrom;
     // Up to two bytes may be held back and not belong to the line.
@@ -105,6 +104,15 @@ export class DataDecoder {
     this.#chunk = nothing;
     this.#breaks.begin(nothing);
     return this.#admit(decoded);
+  }
+
+  /** Ends the text of BDAT: completes the end of its last line. Returns what is left of it. */
+  end(): Buffer {
+    if (this.#place === 'cr' && this.#rejectBare) this.#violate('line-ending');
+    const missing = this.#place === 'cr' ? lineFeed : lineEnd;
+    const decoded = this.#place === 'lineStart' ? nothing : this.write(missing);
+    this.#place = 'end';
+    return decoded;
   }
 
   #admit(decoded: Buffer): Buffer {
@@ -127,7 +135,7 @@ export class DataDecoder {
     const chunk = this.#chunk;
     const { length } = chunk;
     let at = start;
-    if (this.#place === 'lineStart' && chunk[start] === DOT) {
+    if (this.#hasDots && this.#place === 'lineStart' && chunk[start] === DOT) {
       const following = chunk[start + 1];
       this.#hold('dot', start, start);
       if (following === undefined || following === CR) return start + 1;
@@ -148,6 +156,8 @@ export class DataDecoder {
       this.#putEnding();
       this.#endLine(at, at + 1);
       this.#from = at + 1;
+      // Elsewhere a dot behind it is text.
+      if (!this.#hasDots) this.#place = 'lineStart';
     } else if (byte === 0) {
       this.#violate('nul');
     }

@@ -152,8 +152,8 @@ export const LimitOptions = z.strictObject({
     .min(0)
     .max(3600)
     .default(60)
-    .describe('After this time DATA must have come at dataBytesPerSecond at least.'),
-  dataBytesPerSecond: count(500, 1_000_000).describe('Least average rate of DATA, in bytes a second.'),
+    .describe('After this time the text of a message must have come at dataBytesPerSecond at least.'),
+  dataBytesPerSecond: count(500, 1_000_000).describe('Least average rate of the text of a message, in bytes a second.'),
   tlsSeconds: count(30, 600).describe('Time for a TLS handshake.'),
   handlerSeconds: count(30, 600).describe('Time for this server to decide on a command; then 451.'),
   deliverySeconds: count(300, 3600).describe('Time for this server to take over a received message; then 451.'),

@@ -41,7 +41,7 @@ export class EngineMetrics {
     const messages = metrics.counter('smtp_messages_total', 'Messages by result.', ['listener', 'result']);
     const seconds = metrics.histogram(
       'smtp_message_seconds',
-      'From DATA to the answer to the final dot.',
+      'From DATA or the first BDAT to the answer to the message.',
       messageBuckets,
       ['listener'],
     );

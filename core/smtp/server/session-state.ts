@@ -3,6 +3,7 @@ import { uniqueId } from '../../disk/id.js';
 import type { Address } from '../../mime/address.js';
 import type { TransactionPipeline, Decision } from '../../pipeline/transaction-pipeline.js';
 import type { ListenerMode, Recipient, SmtpSession, Transaction } from '../../pipeline/transaction.js';
+import type { Chunk } from '../protocol/command.js';
 import type { MailParameters, MessageDsn } from '../protocol/parameters.js';
 import type { AuthenticatedUser } from '../../pipeline/verdict.js';
 import type { Reply } from '../protocol/replies.js';
@@ -58,6 +59,8 @@ export class OpenTransaction implements Transaction {
   readonly stranger: boolean;
   readonly recipients: Recipient[] = [];
   readonly notes: Map<string, unknown> = new Map();
+  /** BDAT has begun: neither RCPT nor DATA may follow. */
+  isChunked = false;
 
   constructor(
     session: SessionState,
@@ -79,8 +82,8 @@ export class OpenTransaction implements Transaction {
 /** The reply to one command. A promise only where a hook is asynchronous. */
 export type SessionReply = Reply | Promise<Reply>;
 
-/** Next action of the connection, after the reply. */
-export type NextAction = 'close' | 'hang-up' | 'tls' | 'data';
+/** Next action of the connection, after the reply; a chunk is read before it. */
+export type NextAction = 'close' | 'hang-up' | 'tls' | 'data' | Chunk;
 
 export function whenDecided(
   decision: Decision | Promise<Decision>,

@@ -1,4 +1,4 @@
-import { type SmtpCommand, hasControl, isHelloName, parseCommand } from '../protocol/command.js';
+import { type SmtpCommand, hasChunk, hasControl, isHelloName, parseChunk, parseCommand } from '../protocol/command.js';
 import { replies, type Reply, settledReply, type WireReply } from '../protocol/replies.js';
 import { AuthCommand } from './auth.js';
 import type { ListenerContext } from './listener-context.js';
@@ -26,8 +26,7 @@ export class Session {
     ['QUIT', (session, argument) => session.#plain(argument, () => session.#quit())],
     ['STARTTLS', (session, argument) => session.#plain(argument, () => session.#startTls())],
     ['AUTH', (session, argument) => session.#auth(argument)],
-    // What follows BDAT is message text and must not be read as commands (RFC 3030).
-    ['BDAT', (session) => session.#closeWith(replies.notImplemented)],
+    ['BDAT', (session, argument) => session.#chunk(argument)],
     ['EXPN', () => replies.notImplemented],
     ['ETRN', () => replies.notImplemented],
     ['TURN', () => replies.notImplemented],
@@ -84,8 +83,9 @@ export class Session {
     const command = parseCommand(line);
     const first = !this.#greeted;
     this.#greeted = true;
+    const handler = command && Session.#handlers.get(command.verb);
+    if (handler === undefined && hasChunk(line)) return this.#closeWith(replies.badArguments);
     if (command === undefined) return first && !this.#knows(line) ? this.#notSmtp() : replies.badArguments;
-    const handler = Session.#handlers.get(command.verb);
     if (handler === undefined) return this.#unknown(command, first);
     return handler(this, command.argument);
   }
@@ -172,6 +172,7 @@ export class Session {
       `SIZE ${limits.messageBytes}`,
       '8BITMIME',
       'SMTPUTF8',
+      'CHUNKING',
       ...(this.envelope.takesDsn ? ['DSN'] : []),
       ...(this.#offersTls ? ['STARTTLS'] : []),
       ...(this.#signIn.offered ? ['AUTH PLAIN LOGIN'] : []),
@@ -200,8 +201,22 @@ export class Session {
     if (argument !== '') return replies.noArguments;
     if (!this.envelope.open) return replies.mailFirst;
     if (this.envelope.transaction?.recipients.length === 0) return replies.recipientFirst;
+    if (this.envelope.transaction?.isChunked === true) return replies.afterChunk;
     this.#after = 'data';
     return replies.startData;
+  }
+
+  /** RFC 3030 §2: the octets follow at once, so they are read whatever the reply is. */
+  #chunk(argument: string): WireReply {
+    const chunk = parseChunk(argument);
+    // Nothing tells where the next command begins.
+    if (chunk === undefined) return this.#closeWith(replies.badArguments);
+    this.#after = chunk;
+    const { transaction } = this.envelope;
+    if (transaction === undefined) return replies.mailFirst;
+    if (transaction.recipients.length === 0) return replies.recipientFirst;
+    transaction.isChunked = true;
+    return replies.ok;
   }
 
   #reset(): WireReply {

@@ -100,6 +100,7 @@ export class EnvelopeCommands {
   recipient(argument: string): SessionReply {
     const transaction = this.#transaction;
     if (transaction === undefined) return replies.mailFirst;
+    if (transaction.isChunked) return replies.afterChunk;
     const command = parsePathCommand(argument, 'TO:', this.#context.listener.lenientPaths);
     if (command === undefined) return replies.badArguments;
     const dsn = readRcptParameters(command.parameters, { smtputf8: transaction.smtputf8, dsn: this.takesDsn });

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket, type TLSSocketOptions } from 'node:tls';
+import { hasChunk } from '../protocol/command.js';
 import { replies, type WireReply } from '../protocol/replies.js';
 
 /** Unread bytes at which the socket is paused. */
@@ -205,9 +206,9 @@ export class LineReader {
     if (length > endlessLine) return { form: 'goodbye', reply: replies.endlessLine };
     if (line === undefined) return undefined;
     this.#fresh = false;
-    if (length > maxLine) return { form: 'refused', reply: replies.tooLong };
-    if (!line.crlf) return { form: 'refused', reply: replies.bareLineEnding };
-    return { form: 'command', bytes: line.bytes };
+    if (length <= maxLine && line.crlf) return { form: 'command', bytes: line.bytes };
+    const reply = length > maxLine ? replies.tooLong : replies.bareLineEnding;
+    return { form: hasChunk(line.bytes) ? 'goodbye' : 'refused', reply };
   }
 }
 
@@ -249,6 +250,13 @@ class InputBuffer {
     const all = this.#bytes;
     this.#bytes = nothing;
     return all;
+  }
+
+  take(most: number): Buffer {
+    if (most >= this.#bytes.length) return this.takeAll();
+    const taken = this.#bytes.subarray(0, most);
+    this.#bytes = this.#bytes.subarray(most);
+    return taken;
   }
 
   takeLine(): InputLine | undefined {

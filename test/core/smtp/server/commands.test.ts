@@ -400,16 +400,6 @@ describe('commands', () => {
     client.close();
   });
 
-  it('what follows BDAT is never read as commands', async (test) => {
-    const engine = await TestEngine.start(test);
-    const client = await engine.greeted();
-    client.write('BDAT 30 LAST\r\nMAIL FROM:<evil@example.org>\r\n');
-    assert.equal((await client.readReply()).code, 502);
-    await client.waitForEnd();
-    assert.equal(client.unread, '');
-    client.close();
-  });
-
   it('commands cut into single bytes are the same commands', async (test) => {
     const engine = await TestEngine.start(test);
     const client = await engine.connect();

@@ -47,6 +47,14 @@ function cut(text: string, places: readonly number[]): readonly string[] {
   return bounds.slice(1).map((end, index) => text.slice(bounds[index], end));
 }
 
+/** The text of BDAT: nothing but line ends has a meaning, and the last line is completed. */
+function decodeChunks(pieces: readonly string[], options: DataDecoderOptions = usual): Omit<Decoded, 'rest'> {
+  const decoder = new DataDecoder({ ...options, isChunked: true });
+  const decoded = pieces.map((piece) => decoder.write(Buffer.from(piece, 'latin1')).toString('latin1'));
+  const text = [...decoded, decoder.end().toString('latin1')].join('');
+  return { text, ended: decoder.ended, violation: decoder.violation };
+}
+
 /** Text of the bytes that matter; mostly valid line endings. */
 const wireText = fc
   .array(
@@ -69,6 +77,29 @@ describe('the DATA decoder', () => {
       }),
       { numRuns: 3000 },
     );
+  });
+
+  it('takes the text of chunks by its line ends alone, however it is cut', () => {
+    fc.assert(
+      fc.property(wireText, fc.array(fc.nat(200), { maxLength: 12 }), fc.nat(8), (whole, places, left) => {
+        const wire = whole.slice(0, whole.length - left);
+        const text = wire.replaceAll(/\r\n|\r|\n/g, '\r\n').replace(/(?<!\r\n|^)$/, '\r\n');
+        const pieces = cut(
+          wire,
+          places.map((place) => place % (wire.length + 1)),
+        );
+        assert.deepEqual(decodeChunks(pieces), { text, ended: true, violation: undefined });
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  it('refuses bare line endings of chunks when told to', () => {
+    const strict = { ...usual, lineEndings: 'reject' as const };
+    for (const bare of ['a\nb\r\n', 'a\rb\r\n', 'a\n', 'a\r']) {
+      assert.equal(decodeChunks([bare], strict).violation, 'line-ending', JSON.stringify(bare));
+    }
+    assert.equal(decodeChunks(['a\r', '\n.\r\n', 'b'], strict).text, 'a\r\n.\r\nb\r\n');
   });
 
   it('has the same result for every one and two cuts', () => {

@@ -16,7 +16,15 @@ describe('the engine', () => {
     const client = await engine.connect();
     assert.equal((await client.readReply()).raw, '220 mx.test ESMTP Postern\r\n');
     const { lines } = await client.command('EHLO client.example');
-    assert.deepEqual(lines, ['mx.test', 'PIPELINING', 'SIZE 52428800', '8BITMIME', 'SMTPUTF8', 'ENHANCEDSTATUSCODES']);
+    assert.deepEqual(lines, [
+      'mx.test',
+      'PIPELINING',
+      'SIZE 52428800',
+      '8BITMIME',
+      'SMTPUTF8',
+      'CHUNKING',
+      'ENHANCEDSTATUSCODES',
+    ]);
     assert.deepEqual((await client.command('HELO client.example')).lines, ['mx.test']);
     client.close();
   });
