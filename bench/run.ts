@@ -3,6 +3,7 @@ import { instrumentation } from './instrumentation.js';
 import { mailbox } from './mailbox.js';
 import { memory } from './memory.js';
 import { paint } from './paint.js';
+import { processes } from './processes.js';
 import { proxy } from './proxy.js';
 import { queue } from './queue.js';
 import { receive } from './receive.js';
@@ -26,6 +27,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   start,
   setup,
   instrumentation,
+  processes,
   soak,
 };
 
