@@ -17,6 +17,7 @@ import { median, printTable } from './table.js';
 const options = {
   rounds: { type: 'string', default: '5' },
   messages: { type: 'string', default: '4000' },
+  sessions: { type: 'string', default: '50' },
 } as const;
 
 const database = 'template';
@@ -41,7 +42,7 @@ interface Figures {
 export async function processes(args: readonly string[]): Promise<void> {
   if (!canReusePort()) throw new Error('Run this with Node.js 22.12 or newer: ports are shared by reusePort.');
   const { values } = parseArgs({ args: [...args], options });
-  const load = { messages: Number(values.messages), bytes: 5000, sessions: 50, keep: true };
+  const load = { messages: Number(values.messages), bytes: 5000, sessions: Number(values.sessions), keep: true };
   const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
   const releases: (() => void | Promise<void>)[] = [];
   const ending: Ending = { after: (release) => void releases.unshift(release) };
@@ -93,7 +94,7 @@ export async function processes(args: readonly string[]): Promise<void> {
       }
     }
     process.stdout.write(
-      `5 KB on 50 kept sessions, sent by ${sender.name}: medians of ${values.rounds} rounds in turns.\n`,
+      `5 KB on ${values.sessions} kept sessions, sent by ${sender.name}: medians of ${values.rounds} rounds in turns.\n`,
     );
     printTable(
       ['load', 'msg/s', 'servers µs', 'PostgreSQL µs', 'largest share'],
