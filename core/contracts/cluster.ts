@@ -1,5 +1,4 @@
 import type { Clock } from '../clock.js';
-import type { Log } from '../log/log.js';
 import { service } from './service.js';
 
 /**
@@ -161,12 +160,11 @@ export const attemptLimits = service<AttemptLimits>('postern.attempt-limits');
 export interface QueueMove {
   /** `import`: from the files of the data folder into the database. `export`: back. */
   readonly direction: 'import' | 'export';
-  /** The data folder. Nobody else uses it. */
+  /** The data folder, which the caller has locked. */
   readonly data: string;
   /** This server, which has joined. */
   readonly cluster: Cluster;
   readonly clock: Clock;
-  readonly log: Log;
   /** Only counts. */
   readonly dryRun: boolean;
   readonly progress: (done: number, total: number) => void;

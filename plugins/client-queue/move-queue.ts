@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { pino } from 'pino';
 import type { MovedEntries, QueueMove } from '../../core/contracts/cluster.js';
 import { readOnlyFiles } from '../../core/disk/file-layer.js';
 import { startError } from '../../core/problem.js';
@@ -13,10 +14,11 @@ import { openRelayQueue } from './queue/open-relay-queue.js';
 const bounds = { keepFinishedMs: Infinity, maxEntries: Infinity };
 const maxFinished = Infinity;
 const maxWaitMs = 30_000;
+const log = pino({ level: 'silent' });
 
 /** Between the files of a data folder and the database. May be repeated, also after a kill. */
 export async function moveQueue(move: QueueMove): Promise<MovedEntries> {
-  const { direction, data, cluster, log, dryRun, progress } = move;
+  const { direction, data, cluster, dryRun, progress } = move;
   if (direction === 'import') await refuseUnrestored(data, move);
   const files = await openFiles(move);
   try {
@@ -36,7 +38,7 @@ export async function moveQueue(move: QueueMove): Promise<MovedEntries> {
 }
 
 /** Undefined where there is no queue in files, and none is to be made. */
-async function openFiles({ data, direction, dryRun, clock, log }: QueueMove): Promise<FileRelayQueue | undefined> {
+async function openFiles({ data, direction, dryRun, clock }: QueueMove): Promise<FileRelayQueue | undefined> {
   const folder = join(data, 'queue');
   if (!existsSync(folder) && (direction === 'import' || dryRun)) return undefined;
   return openRelayQueue({ folder, clock, log, ...bounds, maxFinished, ...(dryRun && { files: readOnlyFiles }) });
@@ -51,7 +53,7 @@ const nothing: MovableQueue = {
 };
 
 /** A server that was killed has messages of the queue in the commit log of its spool. */
-async function refuseUnrestored(data: string, { log, clock }: QueueMove): Promise<void> {
+async function refuseUnrestored(data: string, { clock }: QueueMove): Promise<void> {
   const folder = join(data, 'spool-log');
   if (!existsSync(folder)) return;
   const commits = await CommitLog.open(folder, { files: readOnlyFiles, log, clock });

@@ -53,7 +53,7 @@ export async function transferQueue(
     return await withProgress('Looking at the queue', (show) => {
       const progress = (done: number, total: number): void =>
         show(`${formatNumber(done)} of ${pluralize(total, 'entry', 'entries')} done`);
-      return move({ direction, data, cluster: node, clock, log, dryRun, progress });
+      return move({ direction, data, cluster: node, clock, dryRun, progress });
     });
   } finally {
     await node.leave();

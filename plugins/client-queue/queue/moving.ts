@@ -49,8 +49,8 @@ const changed = 'It has changed meanwhile.';
 const another = 'The other queue has another message with this id.';
 
 /**
- * Moves all entries. Each is removed when the other queue has it for certain; after a kill, the next run goes on: what
- * both queues have is only removed.
+ * Moves all entries. Each is removed when the other queue has it for certain; after a kill, the next run continues:
+ * what both queues have is only removed.
  */
 export async function moveEntries(from: MovableQueue, to: MovableQueue, options: MoveOptions): Promise<MovedEntries> {
   const uids = await from.uids();
@@ -69,7 +69,7 @@ export async function moveEntries(from: MovableQueue, to: MovableQueue, options:
   return sum;
 }
 
-/** So many that their messages fit into the memory. */
+/** Parts whose messages fit into the memory. */
 function* portions(wholes: readonly WholeEntry[]): Generator<readonly WholeEntry[]> {
   let some: WholeEntry[] = [];
   let bytes = 0;
