@@ -75,7 +75,7 @@ describe('the documents', () => {
 
   test('what they name below deploy/ is there', () => {
     const named = documents.flatMap((document) =>
-      [...read(document).matchAll(/(?<!test\/)\bdeploy\/[\w.][\w./-]*\w/g)].map(([path]) => ({ document, path })),
+      [...read(document).matchAll(/(?<!test\/)\bdeploy\/[\w.][\w./@-]*\w/g)].map(([path]) => ({ document, path })),
     );
     assert.ok(named.length > 10);
     assert.deepEqual(

@@ -202,7 +202,7 @@ export function completedCommands(builtIn: readonly BuiltInCommand[], plugins: r
   const commands = plugins.flatMap((plugin) => plugin.commands);
   const actions = commands.flatMap(({ usage: lines, summary, ownFlags }) => {
     const options = flagNames(ownFlags);
-    return lines.map((line) => ({ words: /^postern (\S+(?: [a-z]+)?)/.exec(line)?.[1] ?? '', summary, options }));
+    return lines.map((line) => ({ words: /^postern (\S+(?: [a-z][a-z-]*)?)/.exec(line)?.[1] ?? '', summary, options }));
   });
   const own = builtIn.map(({ words, summary, ownFlags }) => ({ words, summary, options: flagNames(ownFlags) }));
   return [...own, ...actions, { words: 'completion', summary: completionSummary }];

@@ -115,6 +115,7 @@ export interface CommandConfiguration {
   readonly data: string;
   /** Local domains, canonical; at least one. */
   readonly domains: readonly string[];
+  readonly hostname: string;
 }
 
 /** Input and output of a command. */

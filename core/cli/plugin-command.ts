@@ -33,14 +33,14 @@ async function runAsOwner(
   configuration: LoadedConfiguration,
 ): Promise<void> {
   const terminal = new ProcessTerminal();
-  const { data, domains } = configuration;
+  const { data, domains, hostname } = configuration;
   const isNew = command.needsNoData === true && !existsSync(data);
   const { owner, lock } = isNew ? { owner: undefined, lock: undefined } : await shareDataFolder(data);
   try {
     await command.run({
       ...call,
       options: configuration.options.get(plugin.name),
-      configuration: { data, domains },
+      configuration: { data, domains, hostname },
       terminal,
       clock: systemClock,
       owner: owner && ((...request) => withProgress('Waiting for the server', () => owner(...request))),

@@ -155,3 +155,30 @@ export interface AttemptLimits {
   all(): ReadonlyMap<string, AttemptCounts>;
 }
 export const attemptLimits = service<AttemptLimits>('postern.attempt-limits');
+
+/** How entries of the relay queue go from one place to the other. */
+export interface QueueMove {
+  /** `import`: from the files of the data folder into the database. `export`: back. */
+  readonly direction: 'import' | 'export';
+  /** The data folder, which the caller has locked. */
+  readonly data: string;
+  /** This server, which has joined. */
+  readonly cluster: Cluster;
+  readonly clock: Clock;
+  /** Only counts. */
+  readonly dryRun: boolean;
+  readonly progress: (done: number, total: number) => void;
+}
+
+/** Counts of entries. */
+export interface MovedEntries {
+  /** That were looked at. */
+  readonly entries: number;
+  readonly moved: number;
+  /** That an earlier run had moved. */
+  readonly there: number;
+  /** That stay where they were. */
+  readonly left: readonly { readonly uid: string; readonly reason: string }[];
+}
+
+export type MoveQueue = (move: QueueMove) => Promise<MovedEntries>;

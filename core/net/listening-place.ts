@@ -1,4 +1,4 @@
-import { createServer, isIPv6 } from 'node:net';
+import { createServer, isIPv6, type ListenOptions } from 'node:net';
 import { normalAddress } from './ip-address.js';
 
 /** Address of a listener. */
@@ -38,15 +38,27 @@ function covers(wide: string, host: string): boolean {
   return one === other || one === '::' || (one === '0.0.0.0' && !isIPv6(other ?? ''));
 }
 
+/** The types of Node.js 20 do not know `reusePort`. */
+export interface ListenPlace extends ListenOptions {
+  readonly reusePort?: boolean;
+}
+
+/** Whether this Node.js can open a port that another process has open in the same way (`reusePort`). */
+export function canReusePort(version = process.versions.node): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major > 23 || (major === 23 && minor >= 1) || (major === 22 && minor >= 12);
+}
+
 /**
  * Listens for a moment to test whether a server could.
  *
  * @returns undefined on success, else the system's code: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, `ENOTFOUND`, …
  */
-export function tryToListen(host: string, port: number): Promise<string | undefined> {
+export function tryToListen(host: string, port: number, reusePort = false): Promise<string | undefined> {
   const server = createServer((socket) => socket.destroy());
   return new Promise((resolve) => {
     server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.name));
-    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+    const place: ListenPlace = { host, port, exclusive: true, reusePort };
+    server.listen(place, () => server.close(() => resolve(undefined)));
   });
 }

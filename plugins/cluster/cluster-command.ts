@@ -7,6 +7,7 @@ import { formatBytes, pluralize, printable } from '../../core/text/format.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import type { ClusterSettings, DatabaseSettings } from './options.js';
 import { ownVersion } from './schema.js';
+import type { LoadMove } from './queue-transfer.js';
 import { type Ask, forgetNode, setDraining } from './server-state.js';
 
 const usage = [
@@ -16,18 +17,24 @@ const usage = [
   'postern cluster drain NODE [--json]                     the node takes nothing more from the queue',
   'postern cluster undrain NODE [--json]                   it takes mail from the queue again',
   'postern cluster forget NODE [--json]                    a dead node is not listed any more',
+  'postern cluster import-queue [--dry-run] [--json]       the mail of the queue in files goes into the database',
+  'postern cluster export-queue [--dry-run] [--json]       back, when no node sends any more',
 ] as const;
 
 /** Empty on a server without a cluster. */
 type Options = Partial<ClusterSettings>;
-type Input = CommandInput<Options>;
+export type Input = CommandInput<Options>;
 
-/** `postern cluster …`. With a running server it asks that one, so that its audit trail has it. */
-export const clusterCommand: Command<Options> = {
+/**
+ * `postern cluster …`. With a running server it asks that one, so that its audit trail has it.
+ *
+ * @param loadMove gives what knows both queues
+ */
+export const clusterCommand = (loadMove: LoadMove): Command<Options> => ({
   name: 'cluster',
-  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget',
+  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget, import-queue, export-queue',
   usage,
-  flags: ['json'],
+  flags: ['json', 'dry-run'],
   needsNoData: true,
   ownFlags: {
     user: { value: 'NAME', summary: 'role of the database: of init postgres, of migrate postern_owner by default' },
@@ -39,15 +46,17 @@ export const clusterCommand: Command<Options> = {
     if (action === undefined || words.length !== action.words) throw usageError(usage);
     const given = Object.keys(input.values);
     if (given.some((flag) => !(action.flags ?? []).includes(flag))) throw usageError(usage);
-    await action.run(input, words[0] ?? '');
+    if (input.flags?.has('dry-run') === true && action.mayBeDry !== true) throw usageError(usage);
+    await action.run(input, words[0] ?? '', loadMove);
   },
-};
+});
 
 interface Action {
   /** Number of words after the action. */
   readonly words: number;
   readonly flags?: readonly string[];
-  run(input: Input, word: string): Promise<void>;
+  readonly mayBeDry?: true;
+  run(input: Input, word: string, loadMove: LoadMove): Promise<void>;
 }
 
 const actions: Readonly<Record<string, Action>> = {
@@ -57,6 +66,8 @@ const actions: Readonly<Record<string, Action>> = {
   drain: { words: 1, run: (input, node) => drain(input, node, true) },
   undrain: { words: 1, run: (input, node) => drain(input, node, false) },
   forget: { words: 1, run: forget },
+  'import-queue': { words: 0, mayBeDry: true, run: (input, _, loadMove) => transfer(input, 'import', loadMove) },
+  'export-queue': { words: 0, mayBeDry: true, run: (input, _, loadMove) => transfer(input, 'export', loadMove) },
 };
 
 /** @throws start error without a cluster */
@@ -265,4 +276,28 @@ async function forget(input: Input, node: string): Promise<void> {
     if (done === 'unknown') throw startError(`No node calls itself ${node}.`);
   }
   say(input, { node, forgotten: true }, `${node} is not listed until it joins again.`);
+}
+
+const transferred = {
+  import: 'from the files into the database',
+  export: 'from the database into files',
+} as const;
+
+async function transfer(input: Input, direction: 'import' | 'export', loadMove: LoadMove): Promise<void> {
+  const dryRun = input.flags?.has('dry-run') === true;
+  databaseOf(input);
+  const { transferQueue } = await import('./queue-transfer.js');
+  const counts = await transferQueue(input, { direction, dryRun, loadMove });
+  const { moved, there, left } = counts;
+  say(
+    input,
+    { direction, dryRun, ...counts },
+    `${pluralize(moved, 'entry', 'entries')} ${dryRun ? 'would go' : 'went'} ${transferred[direction]}.`,
+    ...(there > 0 ? [`${pluralize(there, 'entry was', 'entries were')} there from an earlier run.`] : []),
+    ...left.map(({ uid, reason }) => `  ${uid}: ${reason}`),
+  );
+  if (left.length > 0 && !dryRun)
+    throw startError(
+      `${pluralize(left.length, 'entry stays', 'entries stay')} where ${left.length === 1 ? 'it was' : 'they were'}.`,
+    );
 }

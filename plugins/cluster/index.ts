@@ -14,10 +14,10 @@ import { clusterCheck } from './doctor-check.js';
 import { clusterEndpoints } from './http/routes.js';
 import type { ClusterNode } from './node.js';
 import { ClusterOptions } from './options.js';
+import type { LoadMove } from './queue-transfer.js';
 import { clockPlaySeconds } from './server-state.js';
 
 const name = 'cluster';
-const shown = { commands: [clusterCommand], checks: [clusterCheck] };
 const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' } as const;
 
 /** Several servers that are one service: they share a PostgreSQL. */
@@ -26,7 +26,7 @@ const nodeOfCluster = definePlugin({
   options: ClusterOptions,
   needs: { configuration, attemptLimits },
   provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
-  ...shown,
+  checks: [clusterCheck],
   async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provideServices } = await import('./node-services.js');
@@ -56,7 +56,7 @@ const nodeOfCluster = definePlugin({
 const alone = definePlugin({
   name,
   options: z.strictObject({}),
-  ...shown,
+  checks: [clusterCheck],
   reload: 'restart',
   setup({ http }) {
     http.mount(clusterEndpoints({ node: undefined, sessionSeconds: 0 }));
@@ -64,7 +64,11 @@ const alone = definePlugin({
   },
 });
 
-export const clusterPlugin: Plugin = { ...nodeOfCluster, unconfigured: alone };
+/** @param loadMove gives what knows the queue in files and the one in the database */
+export function clusterPlugin(loadMove: LoadMove): Plugin {
+  const commands = [clusterCommand(loadMove)];
+  return { ...nodeOfCluster, commands, unconfigured: { ...alone, commands } };
+}
 
 function healthOf(node: ClusterNode): HealthReport {
   const page = '/cluster';

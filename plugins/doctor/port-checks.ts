@@ -18,6 +18,7 @@ interface Place {
   readonly port: number;
   /** The service manager opens it. */
   readonly handedOver: boolean;
+  readonly reusePort?: boolean;
 }
 
 async function placesOf(context: DoctorContext): Promise<readonly Place[]> {
@@ -30,12 +31,13 @@ async function placesOf(context: DoctorContext): Promise<readonly Place[]> {
     port: http.port,
     handedOver: http.socket !== undefined,
   };
-  const listeners = smtp.listeners.map(({ name, host, port, fd, socket }, index) => ({
+  const listeners = smtp.listeners.map(({ name, host, port, fd, socket, reusePort }, index) => ({
     who: `The SMTP listener ${name}`,
     listens: 'listens' as const,
     host,
     port: portsNow.get(index) ?? port,
     handedOver: fd !== undefined || socket !== undefined,
+    reusePort,
   }));
   return [{ ...pages, ...pagesNow(context) }, ...listeners];
 }
@@ -105,7 +107,7 @@ async function whileRunning(
 }
 
 async function beforeStart(place: Place, sockets: readonly ListeningSocket[] | undefined): Promise<Finding> {
-  const code = await tryToListen(place.host, place.port);
+  const code = await tryToListen(place.host, place.port, place.reusePort);
   if (code === undefined) return fine(`${place.who}: ${at(place)} is free.`);
   const is = `${place.who} cannot listen on ${at(place)}`;
   switch (code) {

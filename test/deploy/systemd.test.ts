@@ -29,8 +29,10 @@ const mostExposure = 20;
 async function unitsIn(test: Ending): Promise<string> {
   const folder = await temporaryFolder(test);
   await cp(systemdFolder, folder, { recursive: true });
-  const text = await readFile(join(folder, 'postern.service'), 'utf8');
-  await writeFile(join(folder, 'postern.service'), text.replace('/usr/local/bin/postern', process.execPath));
+  for (const name of ['postern.service', 'postern@.service']) {
+    const text = await readFile(join(folder, name), 'utf8');
+    await writeFile(join(folder, name), text.replace('/usr/local/bin/postern', process.execPath));
+  }
   await mkdir(join(folder, 'postern.service.d'));
   await cp(join(folder, 'admin-password.conf'), join(folder, 'postern.service.d', 'admin-password.conf'));
   return folder;
@@ -53,6 +55,13 @@ describe('the systemd units, statically', { skip: skipWithout('systemd-analyze')
     );
     assert.equal(stderr, '');
     assert.equal(status, 0);
+    const several = analyze(
+      'verify',
+      '--man=no',
+      join(folder, 'postern@1.service'),
+      join(folder, 'postern-shared.socket'),
+    );
+    assert.deepEqual([several.stderr, several.status], ['', 0]);
     await writeFile(join(folder, 'postern.service'), '[Service]\nType=notify-me\nExecStart=/bin/true\n');
     assert.notEqual(analyze('verify', '--man=no', join(folder, 'postern.service')).stderr, '');
   });
@@ -75,6 +84,19 @@ describe('the systemd units, statically', { skip: skipWithout('systemd-analyze')
     assert.equal(made.status, 0, made.stderr.toString());
     const user = service.one('User');
     assert.match(await readFile(join(root, 'etc', 'passwd'), 'utf8'), new RegExp(`^${user}:.*:/var/lib/postern:`, 'm'));
+  });
+
+  test('the unit of several processes allows no more than the other one', () => {
+    const several = new UnitFile('postern@.service');
+    const own = new Set(['Description', 'Sockets', 'ExecStart', 'StateDirectory', 'CacheDirectory']);
+    for (const key of new Set([...service.keys, ...several.keys])) {
+      if (own.has(key)) continue;
+      const isRight = key === 'AmbientCapabilities' || key === 'CapabilityBoundingSet';
+      assert.deepEqual(several.all(key), isRight ? [''] : service.all(key), key);
+    }
+    assert.equal(several.one('Sockets'), 'postern-shared.socket');
+    assert.equal(several.one('StateDirectory'), 'postern-%i');
+    assert.match(several.one('ExecStart'), / --data \/var\/lib\/postern-%i$/);
   });
 
   test('there is time for sessions to finish, and what V8 needs is allowed', () => {

@@ -16,6 +16,10 @@ export class UnitFile {
     }
   }
 
+  get keys(): Iterable<string> {
+    return this.#settings.keys();
+  }
+
   all(key: string): readonly string[] {
     return this.#settings.get(key) ?? [];
   }

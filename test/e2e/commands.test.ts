@@ -166,7 +166,15 @@ const calls: Readonly<Record<string, string>> = {
   trace: 'ID',
 };
 /** They need a database: test/plugins/cluster/cluster-command.test.ts. */
-const elsewhere = ['cluster migrate', 'cluster status', 'cluster drain', 'cluster undrain', 'cluster forget'];
+const elsewhere = [
+  'cluster migrate',
+  'cluster status',
+  'cluster drain',
+  'cluster undrain',
+  'cluster forget',
+  'cluster import-queue',
+  'cluster export-queue',
+];
 /** They find something wrong on a machine of tests. */
 const complaining = ['doctor', 'doctor outbound', 'config check'];
 
@@ -211,7 +219,7 @@ test('every command that prints data prints nothing but JSON with --json, and ne
 
 /** `queue list`, of the lines of its usage. */
 const wordsOfPlugin = ({ commands }: Plugin): readonly string[] =>
-  commands.flatMap(({ usage }) => usage.map((line) => /^postern (\w+(?: [a-z]+)?)/.exec(line)?.[1] ?? line));
+  commands.flatMap(({ usage }) => usage.map((line) => /^postern (\w+(?: [a-z][a-z-]*)?)/.exec(line)?.[1] ?? line));
 
 describe('every command', { concurrency: 2 }, () => {
   test('says what it needs: a server, its words, an option that it has', async (t) => {

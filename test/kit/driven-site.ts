@@ -154,13 +154,13 @@ export class DrivenSite {
     const { plugin, server, clock } = this.#parts;
     const command = plugin.commands.find((one) => one.name === name);
     if (command === undefined) throw new Error(`The plugin ${plugin.name} has no command ${name}.`);
-    const { data, domains, options } = server.app.configuration.current;
+    const { data, domains, hostname, options } = server.app.configuration.current;
     return runCommand(command, {
       words,
       answers,
       clock,
       options: options.get(plugin.name),
-      configuration: { data, domains },
+      configuration: { data, domains, hostname },
       owner: (method, path, body) => this.call(method, path, body === undefined ? {} : { json: body }),
     });
   }

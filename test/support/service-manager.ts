@@ -36,9 +36,28 @@ export class ServiceManager {
   }
 
   /** Nothing is started yet. What runs at the end of the test is killed. */
-  static async open(test: Ending, { folder, config, sockets, others = {} }: ManagerOptions): Promise<ServiceManager> {
+  static async open(test: Ending, options: ManagerOptions): Promise<ServiceManager> {
+    const [manager] = await ServiceManager.openSeveral(test, [options]);
+    if (manager === undefined) throw new Error('there is no manager');
+    return manager;
+  }
+
+  /** Managers of services that are handed the same sockets: those of the first. */
+  static async openSeveral(test: Ending, services: readonly ManagerOptions[]): Promise<readonly ServiceManager[]> {
+    const names = services[0]?.sockets ?? [];
+    const listening = await Promise.all(names.map(() => listen()));
+    const managers = await Promise.all(services.map((one) => ServiceManager.#spawn(test, one, listening)));
+    // From now on only the shells have them.
+    for (const { server } of listening) server.close();
+    return managers;
+  }
+
+  static async #spawn(
+    test: Ending,
+    { folder, config, sockets, others = {} }: ManagerOptions,
+    listening: readonly Listening[],
+  ): Promise<ServiceManager> {
     await writeFile(join(folder, 'postern.json5'), config);
-    const listening = await Promise.all(sockets.map(() => listen()));
     const ports = new Map(sockets.map((name, index) => [name, listening[index]?.port ?? 0]));
     const command = [process.execPath, join(projectRoot, 'dist', 'core', 'postern.cjs'), 'start', '--http-port', '0'];
     const names = [...sockets, ...Object.keys(others)];
@@ -53,8 +72,6 @@ export class ServiceManager {
         LISTEN_FDNAMES: names.join(':'),
       },
     });
-    // From now on only the shell has them.
-    for (const { server } of listening) server.close();
     const manager = new ServiceManager(shell, ports);
     atEnd(test, () => manager.#end());
     return manager;
@@ -106,7 +123,13 @@ export class ServiceManager {
   }
 }
 
-async function listen(): Promise<{ readonly server: Server; readonly fd: number; readonly port: number }> {
+interface Listening {
+  readonly server: Server;
+  readonly fd: number;
+  readonly port: number;
+}
+
+async function listen(): Promise<Listening> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { fd } = (server as unknown as { readonly _handle: { readonly fd: number } })._handle;

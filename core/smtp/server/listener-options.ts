@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { secret } from '../../contracts/outline.js';
 import { SocketName } from '../../net/inherited-sockets.js';
+import { canReusePort } from '../../net/listening-place.js';
 import { NetworkList } from '../../net/networks.js';
 import type { ListenerMode } from '../../pipeline/transaction.js';
 
@@ -34,6 +35,12 @@ export const ListenerOptions = z
       .optional()
       .describe('File descriptor of a socket that listens already (socket activation); host and port are not used.'),
     socket: SocketName.optional(),
+    reusePort: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Other processes of the same user may have the port open too, each with reusePort; the system spreads connections over them. Needs Linux or FreeBSD, and Node.js 22.12, 23.1 or newer.',
+      ),
     mode: z
       .enum(['mx', 'submission', 'lmtp'])
       .default('mx')
@@ -86,6 +93,15 @@ export const ListenerOptions = z
     };
     const { fd, socket } = listener;
     if (fd !== undefined && socket !== undefined) complain('socket', 'give either fd or socket');
+    if (listener.reusePort && !canReusePort()) {
+      complain(
+        'reusePort',
+        `this needs Node.js 22.12, 23.1 or newer, not ${process.versions.node}; or give socket`,
+      );
+    }
+    if (listener.reusePort && (fd !== undefined || socket !== undefined)) {
+      complain('reusePort', 'a socket that was handed over is shared by whoever hands it over');
+    }
     if (listener.lenientPaths && listener.mode !== 'submission') {
       complain('lenientPaths', 'lenientPaths is for submission listeners only');
     }

@@ -7,7 +7,7 @@ import { connectionShares } from '../../net/process-limits.js';
 import type { InheritedSockets } from '../../net/inherited-sockets.js';
 import { normalAddress } from '../../net/ip-address.js';
 import { type NetworkSet, parseNetworks } from '../../net/networks.js';
-import { placeText } from '../../net/listening-place.js';
+import { type ListenPlace, placeText } from '../../net/listening-place.js';
 import type { TlsMaterial } from '../../net/tls-material.js';
 import { startError } from '../../problem.js';
 import { replies } from '../protocol/replies.js';
@@ -353,8 +353,9 @@ const maxHeld = 1000;
 
 /** Identity of a listening socket. A free port is another one for each listener. */
 export function placeOf(listener: ListenerSettings): string {
+  const place = `${placeText(listener)}${listener.reusePort ? ', shared' : ''}`;
   const isFree = listener.port === 0 && !isInherited(listener);
-  return isFree ? `${placeText(listener)} for ${listener.name}` : placeText(listener);
+  return isFree ? `${place} for ${listener.name}` : place;
 }
 
 /** Whether the socket was inherited. */
@@ -390,14 +391,15 @@ export class ListeningSocket {
 
   /** Connections wait until a listener takes them. Throws a start error when the address is not available. */
   async listen(): Promise<void> {
-    const { name, socket, host, port } = this.#settings;
+    const { name, socket, host, port, reusePort } = this.#settings;
     const fd = socket === undefined ? this.#settings.fd : this.#sockets.find(socket, `SMTP listener ${name}`);
     const server = createServer({ allowHalfOpen: true }, (socket) => this.#opened(socket));
     this.#server = server;
     await new Promise<void>((resolve, reject) => {
       const fail = (error: Error): void => reject(cannotListen(this.#settings, error));
       server.once('error', fail);
-      server.listen(fd === undefined ? { host, port } : { fd }, () => {
+      const place: ListenPlace = { host, port, reusePort };
+      server.listen(fd === undefined ? place : { fd }, () => {
         server.off('error', fail);
         // Later errors concern one connection that could not be accepted.
         server.on('error', () => undefined);

@@ -9,9 +9,22 @@ import { isProblem, problem } from '../../../core/problem.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
 import { normalReason } from '../queue/queued-entry.js';
+import type { Change } from '../queue/change.js';
+import type { WholeEntry } from '../queue/moving.js';
 import { Batches } from './batches.js';
-import { envelopeText, lanes, numberOf, replyColumns, searchable, turned } from './entry-rows.js';
+import {
+  envelopeText,
+  lanes,
+  LockedEntries,
+  numberOf,
+  readEntries,
+  replyColumns,
+  searchable,
+  type StoredRows,
+  turned,
+} from './entry-rows.js';
 import type { QueueMeter } from './queue-meter.js';
+import { changeDeps } from './settlements.js';
 import type { Turns } from './turns.js';
 
 /** Larger messages are written in parts before their entry. */
@@ -49,6 +62,8 @@ interface Accepting {
   readonly content: Buffer | undefined;
   /** Tells this entry from another one with its uid, and is the key of its body. */
   readonly birth: string;
+  /** Of an entry that comes from another queue: what makes it what it was there. */
+  readonly changes: readonly Change[];
 }
 
 /** A commit without an answer. */
@@ -89,7 +104,7 @@ export class DatabaseAcceptance {
     });
   }
 
-  async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
+  async prepare(given: NewEntry, message: SpooledMessage, changes: readonly Change[] = []): Promise<PreparedEntry> {
     const { uid } = given;
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
     if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > maxDestination)) {
@@ -111,7 +126,7 @@ export class DatabaseAcceptance {
         await this.#removeBody(uid, birth);
         throw error;
       });
-      return this.#prepared({ entry, content, birth });
+      return this.#prepared({ entry, content, birth, changes });
     } catch (error) {
       this.#preparing.delete(uid);
       throw error;
@@ -278,6 +293,7 @@ export class DatabaseAcceptance {
       if (written.length > 0) {
         await insertRecipients(sql, written, { session, turns: this.#input.turns });
         await insertBodies(sql, written);
+        await changeEntries(sql, written, cluster.clock.now());
       }
       return items.map(({ entry, birth }): Accepted => (births.get(entry.uid) === birth ? 'new' : 'taken'));
     });
@@ -374,6 +390,18 @@ async function insertBodies(sql: SqlTransaction, items: readonly Accepting[]): P
   await sql.query(`insert into postern.body (id, part, data) values ${places}`, small.flat());
 }
 
+async function changeEntries(sql: SqlTransaction, items: readonly Accepting[], now: number): Promise<void> {
+  const changed = items.filter(({ changes }) => changes.length > 0);
+  if (changed.length === 0) return;
+  const uids = changed.map(({ entry }) => entry.uid).sort();
+  const locked = await LockedEntries.lock(sql, uids, changeDeps);
+  for (const { entry, changes } of changed) {
+    const rows = locked.get(entry.uid);
+    if (rows !== undefined) for (const change of changes) locked.change(rows, change, now);
+  }
+  await locked.write(sql, now);
+}
+
 /** Another acceptance has answered for it meanwhile. */
 const releaseText = `update postern.recipient set lane = 1, session = null where uid = $1 and lane = 3`;
 
@@ -393,8 +421,34 @@ async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promis
     [uid],
   );
   if (begun.length > 0) return false;
-  await sql.query('delete from postern.recipient where uid = $1', [uid]);
-  await sql.query('delete from postern.body where id = $1', [entry.body]);
-  await sql.query('delete from postern.entry where uid = $1', [uid]);
+  await remove(sql, [uid]);
   return true;
 }
+
+/** Entries that are locked. */
+async function remove(sql: SqlTransaction, uids: readonly string[]): Promise<void> {
+  await sql.query('delete from postern.recipient where uid = any($1::text[])', [uids]);
+  await sql.query('delete from postern.body b using postern.entry e where e.uid = any($1::text[]) and b.id = e.body', [
+    uids,
+  ]);
+  await sql.query('delete from postern.entry where uid = any($1::text[])', [uids]);
+}
+
+/** Removes entries that are as they were read; the uids of the others. */
+export async function dropEntries(sql: SqlTransaction, read: readonly WholeEntry[]): Promise<readonly string[]> {
+  const uids = read.map(({ entry }) => entry.uid).sort();
+  const found = new Map((await readEntries(sql, uids, 'lock')).map((rows) => [rows.entry.uid, rows]));
+  const kept = read.flatMap(({ entry: { uid, revision } }) => {
+    const rows = found.get(uid);
+    return rows === undefined || (rows.entry.revision === revision && !isBusy(rows)) ? [] : [uid];
+  });
+  await remove(
+    sql,
+    uids.filter((uid) => !kept.includes(uid)),
+  );
+  return kept;
+}
+
+/** A node sends it, or is accepting it. */
+export const isBusy = ({ leases }: StoredRows): boolean =>
+  leases.some(({ token, lane }) => token !== null || lane === lanes.unreleased);

@@ -31,9 +31,10 @@ import { recipientTestOf, summaryOf } from '../queue/entry-list.js';
 import { damageHolds } from '../queue/hold-reasons.js';
 import { ageEntry } from '../queue/housekeeping.js';
 import { OutcomeListeners } from '../queue/ledger.js';
+import { changesTo, type MovableQueue, type MovedEntry, type WholeEntry } from '../queue/moving.js';
 import { versionOf } from '../queue/queued-entry.js';
 import { Tally } from '../queue/statistics.js';
-import { DatabaseAcceptance } from './acceptance.js';
+import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
@@ -62,7 +63,7 @@ export interface PostgresQueueInput {
 }
 
 /** The relay queue in the database that several nodes share. */
-export class PostgresRelayQueue implements OpenedRelayQueue {
+export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   readonly #input: PostgresQueueInput;
   readonly #claims: Claims;
   readonly #settlements: Settlements;
@@ -335,6 +336,26 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     this.#damaged = Number(row?.damaged ?? 0);
   }
 
+  uids(): Promise<readonly string[]> {
+    return this.#search.matching({ state: entryStates });
+  }
+
+  async wholes(uids: readonly string[]): Promise<readonly WholeEntry[]> {
+    const found = await this.#read(uids);
+    return found.map((rows) => ({ entry: rows.entry, history: rows.history, isBusy: isBusy(rows) }));
+  }
+
+  async adopt(moved: MovedEntry): Promise<void> {
+    const { accepted, size } = moved.entry;
+    const prepared = await this.#acceptance.prepare(accepted, movedMessage(moved.content, size), changesTo(moved));
+    await prepared.commit();
+    prepared.release();
+  }
+
+  drop(wholes: readonly WholeEntry[]): Promise<readonly string[]> {
+    return this.#input.cluster.database.transaction('settle', (sql) => dropEntries(sql, wholes));
+  }
+
   async housekeep(now: number): Promise<void> {
     if (this.#closed) return;
     await this.catchUp();
@@ -414,6 +435,24 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     await this.#settlements.abandon([...this.#claims.held.values()], (now) => now).catch(() => undefined);
     await this.#acceptance.idle();
   }
+}
+
+/** A message of another queue: its trace header fields come first. Of one that is no longer needed only the size is there. */
+function movedMessage(content: Buffer, size: number): SpooledMessage {
+  const unlinked = (): Promise<never> => Promise.reject(new Error('a message of another queue cannot be linked'));
+  return {
+    size,
+    traceOffset: 0,
+    messageOffset: 0,
+    head: Buffer.alloc(0),
+    open: (offset = 0) => Readable.from([content.subarray(offset)]),
+    memory: (offset = 0) => content.subarray(offset),
+    prepare: () => Promise.resolve(),
+    link: unlinked,
+    rewrite: unlinked,
+    rollback: () => Promise.resolve(true),
+    release: () => Promise.resolve(),
+  };
 }
 
 function entryOf({ entry, history }: StoredRows): Entry {

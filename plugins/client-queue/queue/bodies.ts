@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
-import { writeDurable } from '../../../core/disk/atomic.js';
+import { writeDurable, writeFileAtomic } from '../../../core/disk/atomic.js';
 import { asStorageProblem, faultCode, isMissing, isNameTaken, unlessMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, openRegularFile } from '../../../core/disk/file-layer.js';
 import { folderSyncOf, makeFolder } from '../../../core/disk/folder.js';
@@ -94,6 +94,19 @@ export class Bodies {
         throw problem('unavailable', { detail: 'What is left of it is in the way.', cause: error });
       throw asStorageProblem(error);
     }
+  }
+
+  /** Stores the content of an entry of another queue in the place of an older one. */
+  async write(entry: NewEntry, content: Buffer): Promise<Omit<PlacedBody, 'placements'>> {
+    const checksum = crc32(content);
+    const line = encodeBodyEnvelope(entry, 0, checksum);
+    try {
+      const { files } = this.#input;
+      await writeFileAtomic(this.path(entry.uid), Buffer.concat([line, content]), { files });
+    } catch (error) {
+      throw asStorageProblem(error);
+    }
+    return { traceOffset: line.length, checksum };
   }
 
   envelopePath(uid: string): string {

@@ -30,14 +30,16 @@ import { draftOf } from './change.js';
 import { EntryReader, recipientTestOf } from './entry-list.js';
 import { leaseChange, Leases, loseLease, Suspects } from './leases.js';
 import { Ledger, OutcomeListeners, settleLease } from './ledger.js';
+import type { MovableQueue, MovedEntry, WholeEntry } from './moving.js';
 import { mutateAll, previewAll } from './mutations.js';
 import { recover } from './quarantine.js';
 import { type QueuedEntry, type RecipientTest, versionOf } from './queued-entry.js';
 import { DueSignal, type Picked } from './schedule.js';
+import { restoreEntry, StoredEntry, storeEntry } from './stored-entry.js';
 import { type FileRelayQueueInput, Upkeep } from './upkeep.js';
 
 /** The relay queue on the disk of one server, see docs/on-disk.md. */
-export class FileRelayQueue implements OpenedRelayQueue {
+export class FileRelayQueue implements OpenedRelayQueue, MovableQueue {
   readonly quarantine: QueueQuarantine;
   readonly #input: FileRelayQueueInput;
   readonly #ledger: Ledger;
@@ -228,6 +230,48 @@ export class FileRelayQueue implements OpenedRelayQueue {
         .filter(({ id }) => !noticeIds.includes(id))
         .map((notice) => ({ ...notice, recipients: [...notice.recipients] })),
     }));
+  }
+
+  uids(): Promise<readonly string[]> {
+    return Promise.resolve([...this.#ledger.open.keys(), ...this.#ledger.finished.keys()]);
+  }
+
+  async wholes(uids: readonly string[]): Promise<readonly WholeEntry[]> {
+    const found = uids.flatMap((uid) => this.#ledger.find(uid) ?? []);
+    return Promise.all(
+      found.map(async (entry) => {
+        const { history } = await this.#reader.entry(entry);
+        return { entry, history, isBusy: entry.details.leases.length > 0 };
+      }),
+    );
+  }
+
+  async adopt({ entry, history, content }: MovedEntry): Promise<void> {
+    const { bodies, deps } = this.#input;
+    const older = this.#ledger.find(entry.uid);
+    if (older !== undefined) await this.#ledger.forget(older);
+    const { traceOffset, checksum } = entry.isDone
+      ? { traceOffset: 0, checksum: entry.checksum }
+      : await bodies.write(entry.accepted, content);
+    const stored = { ...storeEntry(entry), traceOffset, ...(checksum !== undefined && { checksum }) };
+    const adopted = restoreEntry(StoredEntry.parse(stored), entry.envelope, deps);
+    adopted.edit.recent = history.map((attempt) => JSON.stringify(attempt));
+    adopted.tidy();
+    await this.#ledger.adopt(adopted);
+  }
+
+  async drop(wholes: readonly WholeEntry[]): Promise<readonly string[]> {
+    const isSame = ({ entry }: WholeEntry): boolean => this.#ledger.find(entry.uid)?.revision === entry.revision;
+    const dropped = wholes.filter(isSame);
+    await Promise.all(dropped.map(({ entry: { uid } }) => this.#forget(uid)));
+    return wholes.filter((one) => !dropped.includes(one)).map(({ entry: { uid } }) => uid);
+  }
+
+  async #forget(uid: string): Promise<void> {
+    const entry = this.#ledger.find(uid);
+    if (entry === undefined) return;
+    await this.#ledger.forget(entry);
+    this.#input.bodies.remove(uid);
   }
 
   async housekeep(now: number): Promise<void> {

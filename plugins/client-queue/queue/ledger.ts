@@ -101,7 +101,7 @@ export class Ledger {
     this.refuseWhileStalled();
     const { envelope } = accepted;
     try {
-      await this.#append(accepted);
+      await this.#makingRoom(() => this.#input.journal.accept(accepted));
     } catch (error) {
       // It may be on the disk nevertheless, and must not reappear: the caller keeps the message.
       if (error instanceof AppendFailed) this.#backlog.drop(envelope.uid);
@@ -117,6 +117,19 @@ export class Ledger {
   /** Allows claims of its recipients. */
   release(entry: QueuedEntry): void {
     if (this.#unreleased.delete(entry) && this.find(entry.uid) === entry) this.#place(entry, entry.recipients);
+  }
+
+  /** Takes over an entry of another queue as it is. */
+  async adopt(entry: QueuedEntry): Promise<void> {
+    this.refuseWhileStalled();
+    try {
+      await this.#makingRoom(() => this.#input.journal.put([entry]));
+    } catch (error) {
+      if (error instanceof AppendFailed) this.#backlog.drop(entry.uid);
+      throw storageProblem(error);
+    }
+    this.#place(entry, entry.recipients);
+    this.#tidy();
   }
 
   /** Revokes an accepted entry: removed from memory at once. */
@@ -196,14 +209,13 @@ export class Ledger {
   }
 
   /** Makes room in a full journal and tries again. */
-  async #append(accepted: StoredAcceptInput): Promise<void> {
-    const { journal } = this.#input;
+  async #makingRoom(append: () => Promise<void>): Promise<void> {
     try {
-      await journal.accept(accepted);
+      await append();
     } catch (error) {
       if (!isFull(error)) throw error;
       await this.snapshot();
-      await journal.accept(accepted);
+      await append();
     }
   }
 

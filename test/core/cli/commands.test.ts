@@ -56,7 +56,7 @@ describe('every command', () => {
             args,
             values: {},
             options: options.safeParse({}).data ?? {},
-            configuration: { data: '/nowhere', domains: ['example.org'] },
+            configuration: { data: '/nowhere', domains: ['example.org'], hostname: 'mx1' },
             terminal: {
               interactive: false,
               print: () => assert.fail('it prints'),

@@ -146,7 +146,7 @@ test('the command does the same, without a server and with one', async (t) => {
       flags: new Set(flags),
       values: {},
       options: {},
-      configuration: { data, domains: ['localhost'] },
+      configuration: { data, domains: ['localhost'], hostname: 'mx1' },
       terminal: {
         interactive: false,
         print: (text) => void printed.push(text),

@@ -30,7 +30,7 @@ async function queue(owner: OwnerCall, words: string, flags: readonly CommandFla
     flags: new Set(flags),
     values: {},
     options: ClientQueueOptions.parse({}),
-    configuration: { data: '/nowhere', domains: ['localhost'] },
+    configuration: { data: '/nowhere', domains: ['localhost'], hostname: 'mx1' },
     terminal: { interactive: false, print: (text) => void printed.push(text), ask: noQuestion, askSecret: noQuestion },
     clock: systemClock,
     owner,

@@ -9,7 +9,7 @@ import { Postgres } from '../../support/postgres.js';
 import { until, untilTrue } from '../../support/until.js';
 import { configurationOf, openPluginSite, type PluginSite } from '../plugin-site.js';
 import { fillTables } from './cluster-fixture.js';
-import { joined, openClusterSite, settingsOf } from './cluster-site.js';
+import { joined, loadMove, openClusterSite, settingsOf } from './cluster-site.js';
 
 interface State {
   readonly fault: string | null;
@@ -21,7 +21,7 @@ interface State {
 const stateOf = async (site: PluginSite): Promise<State> => (await site.json('/cluster')) as unknown as State;
 
 test('the page of a server that is alone says how a cluster is made; nothing of it can be changed', async (t) => {
-  const { unconfigured } = clusterPlugin;
+  const { unconfigured } = clusterPlugin(loadMove);
   assert.ok(unconfigured);
   const site = await openPluginSite(t, unconfigured, { configuration: configurationOf([]) });
   assert.match(await site.page('/cluster'), /This server is alone.*postern cluster init/s);

@@ -16,6 +16,8 @@ import { atEnd, type Ending } from '../../support/ending.js';
 import type { Postgres } from '../../support/postgres.js';
 import { configurationOf, openPluginSite, type PluginSite } from '../plugin-site.js';
 
+export const loadMove = async () => (await import('../../../plugins/client-queue/move-queue.js')).moveQueue;
+
 export const superuserPassword = 'of the superuser';
 export const appPassword = "of the 'servers'";
 
@@ -50,11 +52,17 @@ interface Said {
   readonly error: string;
 }
 
+interface Circumstances {
+  readonly answers?: readonly string[];
+  readonly owner?: OwnerCall;
+  readonly data?: string;
+}
+
 /** `postern cluster …`, with what is typed. Without `owner` no server runs. */
 export async function cluster(
   words: string,
   options: Partial<ClusterSettings>,
-  { answers = [], owner }: { readonly answers?: readonly string[]; readonly owner?: OwnerCall } = {},
+  { answers = [], owner, data = '/nowhere' }: Circumstances = {},
 ): Promise<Said> {
   const printed: string[] = [];
   const left = [...answers];
@@ -63,10 +71,11 @@ export async function cluster(
     return Promise.resolve(left.shift() ?? '');
   };
   const terminal = { interactive: true, print: (text: string) => void printed.push(`${text}\n`), ask, askSecret: ask };
-  const configuration = { data: '/nowhere', domains: ['example.org'] };
+  const configuration = { data, domains: ['example.org'], hostname: 'mx1' };
   try {
-    const call = pluginCall(clusterCommand, ['cluster', ...words.split(' ')]);
-    await clusterCommand.run({ ...call, options, configuration, terminal, clock: systemClock, owner });
+    const command = clusterCommand(loadMove);
+    const call = pluginCall(command, ['cluster', ...words.split(' ')]);
+    await command.run({ ...call, options, configuration, terminal, clock: systemClock, owner });
     return { status: 0, output: printed.join(''), error: '' };
   } catch (error) {
     if (!isStartError(error) && !isProblem(error)) throw error;
@@ -75,7 +84,7 @@ export async function cluster(
 }
 
 export function openClusterSite(test: Ending, options: object): Promise<PluginSite> {
-  return openPluginSite(test, clusterPlugin, {
+  return openPluginSite(test, clusterPlugin(loadMove), {
     options,
     configuration: configurationOf([]),
     clock: systemClock,

@@ -30,7 +30,7 @@ async function openTerminal(test: Ending) {
       args: args.split(' ').filter((word) => word !== ''),
       values: {},
       options: UsersOptions.parse({}),
-      configuration: { data, domains: ['example.org'] },
+      configuration: { data, domains: ['example.org'], hostname: 'mx1' },
       terminal: { interactive, print: (text) => printed.push(text), ask, askSecret: ask },
       clock: systemClock,
       owner,
