@@ -38,6 +38,7 @@ import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, destinationsWithMail } from './entry-search.js';
+import type { OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
 import { Turns } from './turns.js';
@@ -52,6 +53,8 @@ const maxCountedAnew = 5000;
 
 export interface PostgresQueueInput {
   readonly cluster: Cluster;
+  /** Closed with the queue. */
+  readonly outages: OutageLog;
   readonly log: Log;
   readonly bounds: QueueBounds;
   /** A message waits so long for a database that is away. Milliseconds. */
@@ -308,13 +311,15 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   async catchUp(scans = this.#input.cluster.clock.monotonic() - this.#scannedAt >= scanMs): Promise<void> {
     if (this.#closed) return;
     const { cluster } = this.#input;
+    await this.#settlements.offer();
+    await this.#acceptance.settleDoubts();
+    await cluster.endEarlierSessions();
     const overdue = [...this.#claims.held.values()].filter(({ deadline }) => deadline <= cluster.clock.monotonic());
     await this.#settlements.abandon(overdue, this.#settlements.spread);
     await this.#claims.offer();
     while (await this.#settlements.takeFromTheDead());
     if (!scans) return;
     this.#scannedAt = cluster.clock.monotonic();
-    await this.#acceptance.settleDoubts();
     await this.#settlements.giveBackUnknown();
     await this.#scan();
   }
@@ -397,7 +402,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   complaint(): string | undefined {
-    if (this.#fault !== undefined || this.#damaged === 0) return this.#fault;
+    const { size } = this.#input.outages.outcomes;
+    const waiting = size === 0 ? '' : ` What came of ${pluralize(size, 'attempt')} waits on the disk of this server.`;
+    if (this.#fault !== undefined) return `${this.#fault}${waiting}`;
+    if (this.#damaged === 0) return undefined;
     const messages = pluralize(this.#damaged, 'message is', 'messages are');
     return `${messages} held because of damage, or because a server ended while sending. See /client/queue/list?state=held`;
   }
@@ -411,8 +419,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     this.#closed = true;
     for (const undo of this.#undo) undo();
     await this.#settlements.idle();
+    await this.#settlements.offer().catch(() => undefined);
     await this.#settlements.abandon([...this.#claims.held.values()], (now) => now).catch(() => undefined);
     await this.#acceptance.idle();
+    await this.#input.outages.close();
   }
 }
 
