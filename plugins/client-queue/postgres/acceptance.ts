@@ -21,6 +21,7 @@ const together = 64;
 const bytesTogether = 4 * 1024 * 1024;
 /** Messages that wait for a database that is away; further ones are refused at once. */
 const maxWaiting = 500;
+const maxWaitingBytes = 64 * 1024 * 1024;
 const firstPauseMs = 100;
 const maxPauseMs = 2000;
 /** After a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
@@ -88,6 +89,8 @@ export class DatabaseAcceptance {
   readonly #recent = new LRUCache<string, true>({ max: 10_000 });
   readonly #batches: Batches<Waiting, Accepted>;
   #isAway = false;
+  /** A message has waited in vain since the database was away. */
+  #isVain = false;
   /** Of commits without an answer: not to be delivered when they turn out to have happened. */
   readonly #doubtful = new Set<Doubt>();
 
@@ -105,6 +108,16 @@ export class DatabaseAcceptance {
     });
   }
 
+  /** Others need not wait as long. */
+  get isVain(): boolean {
+    return this.#isVain;
+  }
+
+  /** The database has answered. */
+  reached(): void {
+    this.#isVain = false;
+  }
+
   async prepare(given: NewEntry, message: SpooledMessage): Promise<PreparedEntry> {
     const { uid } = given;
     if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
@@ -114,7 +127,9 @@ export class DatabaseAcceptance {
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
-    if (this.#isAway && this.#batches.size >= maxWaiting) throw problem('unavailable', away);
+    if (this.#isAway && (this.#batches.size >= maxWaiting || this.#batches.weight >= maxWaitingBytes)) {
+      throw problem('unavailable', away);
+    }
     // Another node may know it: then the commit says so.
     if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
     if (this.#preparing.has(uid))
@@ -278,6 +293,7 @@ export class DatabaseAcceptance {
           const doubts = items.filter(({ content }) => isSent || content === undefined);
           await this.#doubt(doubts.map(({ entry: { uid }, birth }) => ({ uid, birth })));
           if (isFull) throw problem('storage-full', { detail: full, cause: error });
+          this.#isVain = true;
           throw problem('unavailable', { detail: away, cause: error });
         }
         await pause(ms, undefined, { ref: false });

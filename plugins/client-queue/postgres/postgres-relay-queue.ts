@@ -300,6 +300,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     try {
       await this.catchUp();
       this.#fault = undefined;
+      this.#acceptance.reached();
     } catch (error) {
       if (this.#fault === undefined)
         this.#input.log.warn({ err: error }, 'the queue in the database cannot be looked at');
@@ -399,6 +400,12 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
 
   bound(bounds: QueueBounds): void {
     this.#bounds = bounds;
+  }
+
+  refusal(): string | undefined {
+    return this.#fault !== undefined && this.#acceptance.isVain
+      ? 'The queue cannot be written now; try again later.'
+      : undefined;
   }
 
   complaint(): string | undefined {

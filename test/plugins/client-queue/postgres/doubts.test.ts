@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import { setImmediate } from 'node:timers/promises';
 import { before, describe, test } from 'node:test';
 import { systemClock } from '../../../../core/clock.js';
 import type { SharedDatabase, SqlPurpose, SqlTransaction } from '../../../../core/contracts/cluster.js';
@@ -10,6 +11,7 @@ import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/po
 import { type FileLayer, nodeFiles } from '../../../../core/disk/file-layer.js';
 import type { RecipientSettlement } from '../../../../core/contracts/relay-queue-store.js';
 import { FaultyFiles } from '../../../core/spool/faulty-files.js';
+import { problem } from '../../../../core/problem.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, type EntryWishes, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
 import { isThe, memoryMessage, type TestContext } from '../../../kit/relay-queue/harness.js';
@@ -38,6 +40,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   type Transaction = SharedDatabase['transaction'];
   interface Wishes {
     readonly around?: (real: Transaction) => Transaction;
+    readonly isAway?: () => boolean;
     readonly maxWaitMs?: number;
     readonly files?: FileLayer;
     /** Of an earlier process of the node; its tables are kept. */
@@ -52,9 +55,16 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     await cluster.join();
     const clock = new HandClock(systemClock.now());
     const real = cluster.database;
+    const refuseWhileAway = (): void => {
+      if (wishes.isAway?.() === true) throw problem('unavailable', 'The database does not answer.');
+    };
     const database: SharedDatabase = {
-      query: (...given) => real.query(...given),
-      transaction: <T>(purpose: SqlPurpose, work: (sql: SqlTransaction) => Promise<T>) => {
+      query: async (...given) => {
+        refuseWhileAway();
+        return real.query(...given);
+      },
+      transaction: async <T>(purpose: SqlPurpose, work: (sql: SqlTransaction) => Promise<T>) => {
+        refuseWhileAway();
         const usual: Transaction = (given, what) => real.transaction(given, what);
         return (around?.(usual) ?? usual)(purpose, work);
       },
@@ -188,6 +198,41 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     assert.deepEqual([await count('entry'), outages.doubts.size], [0, 0]);
   });
 
+  test('a database that is away makes messages wait, no more than fit into memory', async (t) => {
+    let isAway = true;
+    t.after(() => void (isAway = false));
+    const { queue, clock } = await open(t, 'mx1', { maxWaitMs: 60_000, isAway: () => isAway });
+    const text = `Subject: x\r\n\r\n${'x'.repeat(200_000)}`;
+    const waiting: Promise<void>[] = [];
+    const handIn = async (): Promise<void> => {
+      const prepared = await queue.prepare(newEntry(clock.now()), memoryMessage(text));
+      waiting.push(prepared.commit());
+      await setImmediate();
+    };
+    const handInMany = async (): Promise<void> => {
+      for (let nth = 0; nth < 600; nth += 1) await handIn();
+    };
+    await assert.rejects(handInMany(), isThe('unavailable'));
+    assert.ok(waiting.length > 300 && waiting.length < 500, `${waiting.length} of 200 KB`);
+    isAway = false;
+    await Promise.all(waiting);
+    await handIn();
+    await Promise.all(waiting);
+  });
+
+  test('when a message has waited in vain, others are refused before they are sent', async (t) => {
+    let isAway = true;
+    const { accept, queue } = await open(t, 'mx1', { isAway: () => isAway });
+    await assert.rejects(accept(), isThe('unavailable'));
+    assert.equal(queue.refusal(), undefined, 'it may be back already');
+    await queue.look();
+    assert.match(queue.refusal() ?? '', /try again later/);
+    isAway = false;
+    await queue.look();
+    assert.equal(queue.refusal(), undefined);
+    await accept();
+  });
+
   test('a commit whose wait for the standby was cancelled is in doubt', async (t) => {
     const { accept, queue } = await open(t);
     const setStandby = async (names: string): Promise<void> => {
@@ -198,7 +243,8 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     t.after(() => setStandby(''));
     const accepted = accept({ uid: 'alone' });
     const refused = assert.rejects(accepted, isThe('unavailable'));
-    const cancelled = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'";
+    const cancelled =
+      "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%/accept'";
     await untilTrue('it waits', async () => (await server.psql(cancelled)).includes('t'));
     await refused;
     assert.equal(await count('entry'), 1);
