@@ -255,7 +255,7 @@ export class DatabaseAcceptance {
     if (this.#doubtful.size === 0) return;
     const { cluster, outages, log } = this.#input;
     // The newest first: it may have taken over the entry of an older one.
-    const doubts = [...this.#doubtful].reverse();
+    const doubts = [...this.#doubtful].toReversed();
     const found = await cluster.database.query<{ uid: string }>(
       'accept',
       'select uid from postern.entry where uid = any($1::text[])',

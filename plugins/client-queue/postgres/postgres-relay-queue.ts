@@ -314,7 +314,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     const { cluster } = this.#input;
     await this.#settlements.offer();
     await this.#acceptance.settleDoubts();
-    await cluster.endEarlierSessions();
+    // Until then, and no longer than others wait for a silent session, its leases are not taken.
+    if (!this.#settlements.hasEarlier) await cluster.endEarlierSessions();
     const overdue = [...this.#claims.held.values()].filter(({ deadline }) => deadline <= cluster.clock.monotonic());
     await this.#settlements.abandon(overdue, this.#settlements.spread);
     await this.#claims.offer();
@@ -410,8 +411,9 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
 
   complaint(): string | undefined {
     const { size } = this.#input.outages.outcomes;
-    const waiting = size === 0 ? '' : ` What came of ${pluralize(size, 'attempt')} waits on the disk of this server.`;
-    if (this.#fault !== undefined) return `${this.#fault}${waiting}`;
+    const waiting = size > 0 && `What came of ${pluralize(size, 'attempt')} waits on the disk of this server.`;
+    const faults = [this.#fault, waiting].filter((one) => typeof one === 'string');
+    if (faults.length > 0) return faults.join(' ');
     if (this.#damaged === 0) return undefined;
     const messages = pluralize(this.#damaged, 'message is', 'messages are');
     return `${messages} held because of damage, or because a server ended while sending. See /client/queue/list?state=held`;

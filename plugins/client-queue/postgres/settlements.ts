@@ -38,8 +38,8 @@ interface SettlementsInput {
 export class Settlements {
   readonly #input: SettlementsInput;
   readonly #batches: Batches<Outcome, 'settled' | 'conflict'>;
-  /** Tokens of leases whose outcome is being written. */
-  readonly #settling = new Set<number>();
+  /** By token: leases whose outcome is being written. */
+  readonly #settling = new Map<number, HeldLease>();
   #offering: Promise<void> | undefined;
 
   constructor(input: SettlementsInput) {
@@ -57,7 +57,7 @@ export class Settlements {
     const lease = held.get(token);
     if (lease === undefined || lease.lease.uid !== uid) throw problem('conflict', 'The lease has ended.');
     held.delete(token);
-    this.#settling.add(token);
+    this.#settling.set(token, lease);
     const outcome = { token, uid, settlement };
     try {
       const done = await this.#batches.add(outcome);
@@ -125,6 +125,12 @@ export class Settlements {
 
   idle(): Promise<void> {
     return this.#batches.idle();
+  }
+
+  /** Leases of earlier sessions of this process are under way, or their outcomes are being written. */
+  get hasEarlier(): boolean {
+    const { cluster, claims } = this.#input;
+    return [...claims.held.values(), ...this.#settling.values()].some(({ session }) => session !== cluster.session);
   }
 
   async #write(items: readonly Outcome[]): Promise<readonly ('settled' | 'conflict')[]> {

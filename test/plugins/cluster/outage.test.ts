@@ -92,8 +92,11 @@ describe('nodes whose database is away for longer than a session', { skip: skipW
     const left = (): Promise<string> =>
       server.psql('select count(*) from postern.entry where finished_at is null', 'outage');
     await untilTrue('everything is settled', async () => (await left()) === '0', longMs);
-    const ids = sink.messages.map(({ text }) => /<(\d+)@/.exec(text.toString())?.[1]);
-    assert.deepEqual(ids.toSorted(), [...early, '7', '8']);
+    const ids = sink.messages.map(({ text }) => /<(\d+)@/.exec(text.toString())?.[1] ?? '');
+    assert.deepEqual(
+      ids.toSorted((a, b) => a.localeCompare(b)),
+      [...early, '7', '8'],
+    );
     assert.deepEqual([await waiting(again), await waiting(other)], [0, 0]);
     const logs = ['mx1', 'mx2'].map((node) => join(folder, node, 'data', 'logs'));
     for (const place of logs) {
