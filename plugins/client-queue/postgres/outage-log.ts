@@ -33,14 +33,14 @@ const StoredDoubt = z.object({ uid: z.string(), birth: z.string() });
 const Done = z.array(z.int());
 
 /** What came of a lease. */
-export interface Outcome {
+export interface KeptOutcome {
   readonly token: number;
   readonly uid: string;
   readonly settlement: Settlement;
 }
 
 interface Contents {
-  readonly outcomes: Outcome;
+  readonly outcomes: KeptOutcome;
   /** Entries whose clients were refused, though they may be committed. */
   readonly doubts: Readonly<z.output<typeof StoredDoubt>>;
 }
@@ -73,7 +73,7 @@ export class OutageLog {
       // Now there may be room for it.
       await commits.prepare();
     } catch (error) {
-      log.error({ err: error, folder }, 'there is no room for what the database has to be told after an outage');
+      log.error({ err: error, folder }, 'the log for outages of the database cannot be opened, or has no room');
     }
     return opened;
   }

@@ -10,7 +10,7 @@ import { refusesContent } from './acceptance.js';
 import { Batches } from './batches.js';
 import type { Claims, HeldLease } from './claims.js';
 import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
-import type { Outcome, OutageLog } from './outage-log.js';
+import type { KeptOutcome, OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 
 /** Outcomes of one transaction; entries whose leases are taken away together. */
@@ -37,14 +37,14 @@ interface SettlementsInput {
 /** Ends leases: with their outcome, or because the node that held them is dead. */
 export class Settlements {
   readonly #input: SettlementsInput;
-  readonly #batches: Batches<Outcome, 'settled' | 'conflict'>;
+  readonly #batches: Batches<KeptOutcome, 'settled' | 'conflict'>;
   /** By token: leases whose outcome is being written. */
   readonly #settling = new Map<number, HeldLease>();
   #offering: Promise<void> | undefined;
 
   constructor(input: SettlementsInput) {
     this.#input = input;
-    this.#batches = new Batches<Outcome, 'settled' | 'conflict'>({
+    this.#batches = new Batches<KeptOutcome, 'settled' | 'conflict'>({
       concurrent: 2,
       maxItems: together,
       run: (items) => this.#write(items),
@@ -73,7 +73,7 @@ export class Settlements {
   }
 
   /** False when the disk does not take it either. */
-  async #keep(outcome: Outcome): Promise<boolean> {
+  async #keep(outcome: KeptOutcome): Promise<boolean> {
     const { outages, log } = this.#input;
     try {
       await outages.keep('outcomes', outcome);
@@ -109,7 +109,7 @@ export class Settlements {
   }
 
   /** One that the database refuses for its content stays, and keeps none of the others. */
-  async #writeKept(items: readonly Outcome[]): Promise<readonly ('settled' | 'conflict' | 'refused')[]> {
+  async #writeKept(items: readonly KeptOutcome[]): Promise<readonly ('settled' | 'conflict' | 'refused')[]> {
     try {
       return await this.#write(items);
     } catch (error) {
@@ -133,7 +133,7 @@ export class Settlements {
     return [...claims.held.values(), ...this.#settling.values()].some(({ session }) => session !== cluster.session);
   }
 
-  async #write(items: readonly Outcome[]): Promise<readonly ('settled' | 'conflict')[]> {
+  async #write(items: readonly KeptOutcome[]): Promise<readonly ('settled' | 'conflict')[]> {
     const { cluster } = this.#input;
     const now = cluster.clock.now();
     const uids = [...new Set(items.map(({ uid }) => uid))].sort();

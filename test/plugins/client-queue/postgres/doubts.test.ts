@@ -311,22 +311,28 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     assert.deepEqual(complaints(sentences), []);
   });
 
-  test('an outcome that the database has not taken is written by the next process, before others take its lease', async (t) => {
-    const [first, second] = [await open(t), await open(t, 'mx2')];
-    await first.accept({ uid: 'sent' });
-    const [lease] = await first.claim();
-    assert.ok(lease);
-    const dropped = proxy.dropAnswer('begin');
-    await first.queue.settle(lease, settlement(lease, 'delivered', { at: first.clock.now() }));
-    await dropped;
-    const next = await first.kill();
-    await second.queue.catchUp(true);
-    assert.equal((await second.queue.find('sent'))?.state, 'active', 'the lease of the killed process is not taken');
-    await whenThere(() => next.queue.catchUp());
-    assert.equal((await second.queue.find('sent'))?.state, 'delivered');
-    assert.equal(next.outages.outcomes.size, 0);
-    assert.equal((await next.kill()).outages.outcomes.size, 0);
-  });
+  for (const [fate, notices] of [
+    ['delivered', 0],
+    ['bounced', 1],
+  ] as const) {
+    test(`an outcome (${fate}) that the database has not taken is written by the next process, before others take its lease`, async (t) => {
+      const [first, second] = [await open(t), await open(t, 'mx2')];
+      await first.accept({ uid: 'sent' });
+      const [lease] = await first.claim();
+      assert.ok(lease);
+      const dropped = proxy.dropAnswer('begin');
+      await first.queue.settle(lease, settlement(lease, fate, { at: first.clock.now() }));
+      await dropped;
+      const next = await first.kill();
+      await second.queue.catchUp(true);
+      assert.equal((await second.queue.find('sent'))?.state, 'active', 'the lease of the killed process is not taken');
+      await whenThere(() => next.queue.catchUp());
+      const found = await second.queue.find('sent');
+      assert.deepEqual([found?.state, found?.notices.length], [fate, notices]);
+      assert.equal(next.outages.outcomes.size, 0);
+      assert.equal((await next.kill()).outages.outcomes.size, 0);
+    });
+  }
 
   for (const [what, taken] of [
     ['counts while nobody else has begun', false],
