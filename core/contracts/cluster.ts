@@ -111,6 +111,11 @@ export interface Cluster {
   readonly clock: Clock;
   /** Of the session of this node; undefined while it has none. Leases belong to it. */
   readonly session: string | undefined;
+  /**
+   * Ends what this server has left of its earlier sessions, so that all nodes take their leases. Called when what came of
+   * these leases is written; until then such a session lives as long as one that is silent. Does nothing without a session.
+   */
+  endEarlierSessions(): Promise<void>;
   /** An operator wants this node to end its work: it claims nothing, and others have its duties and shares. */
   readonly draining: boolean;
   /** Called when `draining` has changed. Returns the undo. */

@@ -10,6 +10,7 @@ export const folderOwners: Readonly<Record<string, string>> = {
   logs: 'the server',
   mail: 'store',
   queue: 'client-queue',
+  'queue-outage': 'client-queue',
   'sign-ins': 'the server',
   spool: 'the server',
   'spool-log': 'the server',

@@ -158,6 +158,11 @@ export interface OpenedRelayQueue extends RelayQueue {
    * after a crash; null when it is no longer needed.
    */
   locate?(placement: LinkTarget): Promise<string | null | undefined>;
+  /**
+   * Why `prepare` and `commit` would refuse, so that a client need not send its message first; undefined while they may
+   * succeed. Absent for a queue that always tries.
+   */
+  refusal?(): string | undefined;
   /** Replaces the limits. */
   bound(bounds: QueueBounds): void;
   /** Counts of files in quarantine, and of entries held because of damage or crashes. */

@@ -99,7 +99,8 @@ export const clientQueue = definePlugin({
       if (mailFinder.prepare()()) outbound.forgetFailures();
     });
     const authority = relayAuthority(configuration, onClose);
-    const hook = relayHook({ ...authority, rules: () => settings.rules, local: localDelivery });
+    const refusal = () => queue.refusal?.();
+    const hook = relayHook({ ...authority, rules: () => settings.rules, local: localDelivery, refusal });
     smtp.on('rcptTo', { order: 'route', before: 'users', after: '*' }, hook);
     const targets = queueTargets({
       queue,

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import pg from 'pg';
@@ -124,8 +125,12 @@ export class Database {
       return client;
     } catch (cause) {
       void connecting.then((late) => late.release(true)).catch(() => undefined);
-      // Others have all its connections: there is nothing wrong with it.
+      // Others have all its connections: there is nothing wrong with it, and those that are open have to do.
       const isCrowded = stateOf(cause) === '53300';
+      if (isCrowded && lane.pool.totalCount > 0 && !lane.pool.ended) {
+        lane.pool.options.max = lane.pool.totalCount;
+        return this.#connect(purpose);
+      }
       if (!isCrowded && this.#lanes.get(purpose) === lane) this.#leave(cause);
       throw problem('unavailable', { detail: away, cause });
     }
@@ -142,7 +147,7 @@ export class Database {
     const rounds = Math.floor((this.#failures - 1) / settings.hosts.length);
     // A node that comes back late is dead to those that came back at once.
     const pause = Math.min(queryTimeoutMs, firstPauseMs * 2 ** rounds);
-    this.#notBefore = clock.monotonic() + pause;
+    this.#notBefore = clock.monotonic() + randomInt(Math.ceil(pause / 2), Math.floor(pause) + 1);
     for (const lane of this.#lanes.values()) void lane.giveUp();
     this.#lanes.clear();
   }

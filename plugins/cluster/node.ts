@@ -151,6 +151,10 @@ export class ClusterNode implements Cluster {
     await this.#connections.close();
   }
 
+  endEarlierSessions(): Promise<void> {
+    return this.#session.endEarlier();
+  }
+
   onDraining(listener: () => void): () => void {
     return this.#session.onDraining(listener);
   }

@@ -44,6 +44,8 @@ interface Beat {
 interface Living {
   readonly key: string;
   beat: Beat;
+  /** Earlier sessions of this data folder have ended. */
+  isOnly: boolean;
 }
 
 /**
@@ -131,14 +133,14 @@ export class NodeSession {
 
   /** The other server of this name may be gone: then it does not beat for the length of a session. */
   async #beginAfterTheOther(): Promise<void> {
-    const { database, node, clock, sessionMs, log } = this.#input;
+    const { database, node, instance, clock, sessionMs, log } = this.#input;
     log.warn('another server has the name of this node: is it silent for the length of a session?');
     const first = new Map<string, string>();
     for (const until = clock.monotonic() + 3 * sessionMs; clock.monotonic() < until;) {
       if (!(await this.#wait(this.#lookMs))) return;
       await this.#look();
-      const text = 'select key, beat from postern.session where node = $1 and not dead';
-      const { rows } = await database.query<Seen>('fence', text, [node]);
+      const text = 'select key, beat from postern.session where node = $1 and instance <> $2 and not dead';
+      const { rows } = await database.query<Seen>('fence', text, [node, instance]);
       if (rows.length === 0) return this.#begin();
       for (const { key, beat } of rows) if ((first.get(key) ?? beat) !== beat) throw new NameTaken(node);
       for (const { key, beat } of rows) first.set(key, beat);
@@ -197,13 +199,10 @@ export class NodeSession {
     const joined = await database.transaction('fence', async (client) => {
       // Servers with one name join one after the other.
       await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`postern.session.${node}`]);
-      await client.query('update postern.session set dead = true where node = $1 and instance = $2 and not dead', [
-        node,
-        instance,
-      ]);
-      const { rowCount: others } = await client.query('select 1 from postern.session where node = $1 and not dead', [
-        node,
-      ]);
+      const { rowCount: others } = await client.query(
+        'select 1 from postern.session where node = $1 and instance <> $2 and not dead',
+        [node, instance],
+      );
       if (others !== 0) throw new NameTaken(node);
       const asked = clock.monotonic();
       const { rows } = await client.query<{ key: string; now: number }>(
@@ -218,9 +217,19 @@ export class NodeSession {
     if (joined === undefined) throw new Error('the database gave no key for the session');
     const { key, clockOffset } = joined;
     this.#clockOffset = clockOffset;
-    this.#living = { key, beat: { number: 0, ...before } };
+    this.#living = { key, beat: { number: 0, ...before }, isOnly: false };
     log.info({ session: key }, 'this node has joined the cluster');
     this.#tell();
+  }
+
+  /** The lock of the data folder proves that nobody works in its earlier sessions. */
+  async endEarlier(): Promise<void> {
+    const { database, node, instance } = this.#input;
+    const living = this.#living;
+    if (living === undefined || living.isOnly) return;
+    const text = 'update postern.session set dead = true where node = $1 and instance = $2 and key <> $3 and not dead';
+    await database.query('fence', text, [node, instance, living.key]);
+    living.isOnly = true;
   }
 
   #report(): string {

@@ -199,6 +199,7 @@ class OneTableNode {
 
   /** For ever, not once: a claim may be committed behind the death of its session. */
   async #takeOver(): Promise<void> {
+    await this.#session.endEarlier();
     await this.#database.query(
       'settle',
       `update chaos.job set state = ${waiting}, last_token = token, token = null, session = null

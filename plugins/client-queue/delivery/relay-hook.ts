@@ -8,7 +8,7 @@ import type { NetworkSet } from '../../../core/net/networks.js';
 import type { Hook } from '../../../core/pipeline/hook.js';
 import type { Outcome } from '../../../core/pipeline/events.js';
 import type { SmtpSession, Transaction } from '../../../core/pipeline/transaction.js';
-import { type Hop, next, route, type Verdict } from '../../../core/pipeline/verdict.js';
+import { defer, type Hop, next, route, type Verdict } from '../../../core/pipeline/verdict.js';
 import type { RemoteServer as Server } from '../../../core/smtp/client/remote-server.js';
 import type { DestinationControls, RecordedControl } from './destination-controls.js';
 import { type DestinationRules, readDestination, targetKey } from './destination.js';
@@ -22,19 +22,23 @@ interface RelayHookInput {
   readonly relayNetworks: () => NetworkSet;
   readonly rules: () => DestinationRules;
   readonly local: Pick<LocalDelivery, 'route'>;
+  /** Why the queue takes nothing now; undefined when it does. */
+  readonly refusal: () => string | undefined;
 }
 
 /**
  * Mail for other domains goes to the relay queue when its sender may relay: an authenticated user, a client in a relay
  * network, or this server. Otherwise the hook has no opinion, and the recipient is refused: never an open relay.
  */
-export function relayHook({ localDomains, relayNetworks, rules, local }: RelayHookInput): Hook<'rcptTo'> {
+export function relayHook({ localDomains, relayNetworks, rules, local, refusal }: RelayHookInput): Hook<'rcptTo'> {
   return ({ transaction, address, dsn }) => {
     if (localDomains().has(address.domain)) {
       const wantsSuccess = dsn?.notify?.includes('success') === true && !transaction.notes.has(askingNote);
       return wantsSuccess ? throughQueue(local, transaction, address) : next();
     }
     if (!mayRelay(transaction.session, relayNetworks())) return next();
+    const why = refusal();
+    if (why !== undefined) return defer(451, '4.3.0', why);
     return route({ target: relayTarget, destination: rules().keyOf(address) });
   };
 }

@@ -23,6 +23,7 @@ import {
   type StoredRows,
   turned,
 } from './entry-rows.js';
+import type { OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 import { changeDeps } from './settlements.js';
 import type { Turns } from './turns.js';
@@ -33,17 +34,27 @@ const together = 64;
 const bytesTogether = 4 * 1024 * 1024;
 /** Messages that wait for a database that is away; further ones are refused at once. */
 const maxWaiting = 500;
+const maxWaitingBytes = 64 * 1024 * 1024;
 const firstPauseMs = 100;
 const maxPauseMs = 2000;
 /** After a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
 const undecidedMs = 20_000;
 /** An index takes about 2700 bytes. */
 const maxDestination = 2000;
+/** SQLSTATE of an error; undefined for one that is not of the database. */
+function stateOf(error: unknown): string | undefined {
+  const { code } = error as { readonly code?: unknown };
+  return typeof code === 'string' ? code : undefined;
+}
+
 /** What the content of a message is to blame for: data, constraints, limits of the program. */
-const refusesContent = /^(22|23|54)/;
+export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(stateOf(error) ?? '');
+const diskFull = '53100';
 
 interface AcceptanceInput {
   readonly cluster: Cluster;
+  /** Has what was refused, though it may be committed. */
+  readonly outages: OutageLog;
   readonly log: Log;
   readonly maxEntries: () => number;
   readonly size: () => number;
@@ -68,9 +79,12 @@ interface Accepting {
 
 /** A commit without an answer. */
 interface Doubt {
+  readonly uid: string;
   readonly birth: string;
   /** By `clock.monotonic()`. */
   readonly since: number;
+  /** Of its record on the disk; undefined when the disk has not taken it. */
+  number: number | undefined;
 }
 
 interface Waiting extends Accepting {
@@ -79,6 +93,7 @@ interface Waiting extends Accepting {
 }
 
 const away = 'The queue cannot be written now; try again later.';
+const full = 'The queue has no room now; try again later.';
 
 type Accepted = 'new' | 'taken' | 'refused';
 
@@ -89,11 +104,15 @@ export class DatabaseAcceptance {
   readonly #recent = new LRUCache<string, true>({ max: 10_000 });
   readonly #batches: Batches<Waiting, Accepted>;
   #isAway = false;
+  /** A message has waited in vain since the database was away. */
+  #isVain = false;
   /** Of commits without an answer: not to be delivered when they turn out to have happened. */
-  readonly #doubtful = new Map<string, Doubt>();
+  readonly #doubtful = new Set<Doubt>();
 
   constructor(input: AcceptanceInput) {
     this.#input = input;
+    const since = input.cluster.clock.monotonic();
+    for (const [number, doubt] of input.outages.doubts) this.#doubtful.add({ ...doubt, since, number });
     this.#batches = new Batches<Waiting, Accepted>({
       concurrent: 2,
       maxItems: together,
@@ -102,6 +121,16 @@ export class DatabaseAcceptance {
       run: (items) => this.#write(items),
       done: (items, begun) => input.meter?.committed('accept', items, begun),
     });
+  }
+
+  /** Others need not wait as long. */
+  get isVain(): boolean {
+    return this.#isVain;
+  }
+
+  /** The database has answered. */
+  reached(): void {
+    this.#isVain = false;
   }
 
   async prepare(given: NewEntry, message: SpooledMessage, changes: readonly Change[] = []): Promise<PreparedEntry> {
@@ -113,7 +142,9 @@ export class DatabaseAcceptance {
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
       throw problem('unavailable', 'The queue is full; try again later.');
     }
-    if (this.#isAway && this.#batches.size >= maxWaiting) throw problem('unavailable', away);
+    if (this.#isAway && (this.#batches.size >= maxWaiting || this.#batches.weight >= maxWaitingBytes)) {
+      throw problem('unavailable', away);
+    }
     // Another node may know it: then the commit says so.
     if (this.#recent.has(uid)) throw problem('conflict', 'There is such an entry already.');
     if (this.#preparing.has(uid))
@@ -124,7 +155,7 @@ export class DatabaseAcceptance {
       const birth = uniqueId();
       const content = await this.#content(birth, message).catch(async (error: unknown) => {
         await this.#removeBody(uid, birth);
-        throw error;
+        throw stateOf(error) === diskFull ? problem('storage-full', { detail: full, cause: error }) : error;
       });
       return this.#prepared({ entry, content, birth, changes });
     } catch (error) {
@@ -213,22 +244,47 @@ export class DatabaseAcceptance {
       if (gone) this.#input.counted(-1);
       else this.#input.log.error({ uid }, 'possible duplicate: a message that was taken back is on its way');
     } catch {
-      this.#doubt(uid, birth);
+      await this.#doubt([{ uid, birth }]);
     }
   }
 
-  #doubt(uid: string, birth: string): void {
-    this.#doubtful.set(uid, { birth, since: this.#input.cluster.clock.monotonic() });
+  /** They are on the disk when it resolves, or in memory alone. Never rejects. */
+  async #doubt(entries: readonly Pick<Doubt, 'uid' | 'birth'>[]): Promise<void> {
+    const { cluster, outages, log } = this.#input;
+    const since = cluster.clock.monotonic();
+    const keep = async ({ uid, birth }: Pick<Doubt, 'uid' | 'birth'>): Promise<void> => {
+      const doubt: Doubt = { uid, birth, since, number: undefined };
+      this.#doubtful.add(doubt);
+      try {
+        doubt.number = await outages.keep('doubts', { uid, birth });
+      } catch (error) {
+        const sentence = 'that a message was refused cannot be put on the disk while the database is away';
+        log.error({ uid, err: error }, sentence);
+      }
+    };
+    await Promise.all(entries.map(keep));
   }
 
-  /** Withdraws what was refused, though it turned out to be committed. Called at intervals. */
+  /** Withdraws what was refused, though it turned out to be committed, by an earlier process as well. */
   async settleDoubts(): Promise<void> {
-    const { clock } = this.#input.cluster;
-    for (const [uid, { birth, since }] of this.#doubtful) {
-      if (clock.monotonic() - since < undecidedMs) continue;
-      const gone = await this.#input.cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
-      this.#doubtful.delete(uid);
-      if (!gone) this.#input.log.warn({ uid }, 'possible duplicate: a message that was refused may be on its way');
+    if (this.#doubtful.size === 0) return;
+    const { cluster, outages, log } = this.#input;
+    // The newest first: it may have taken over the entry of an older one.
+    const doubts = [...this.#doubtful].toReversed();
+    const found = await cluster.database.query<{ uid: string }>(
+      'accept',
+      'select uid from postern.entry where uid = any($1::text[])',
+      [doubts.map(({ uid }) => uid)],
+    );
+    const isThere = new Set(found.map(({ uid }) => uid));
+    for (const doubt of doubts) {
+      const { uid, birth, since, number } = doubt;
+      // A transaction that is under way may end yet.
+      if (!isThere.has(uid) && cluster.clock.monotonic() - since < undecidedMs) continue;
+      const gone = await cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
+      this.#doubtful.delete(doubt);
+      if (number !== undefined) await outages.done([number]);
+      if (!gone) log.warn({ uid }, 'possible duplicate: a message that was refused may be on its way');
     }
   }
 
@@ -243,15 +299,16 @@ export class DatabaseAcceptance {
         this.#isAway = false;
         return accepted;
       } catch (error) {
-        const { code } = error as { readonly code?: unknown };
-        if (typeof code === 'string' && refusesContent.test(code)) return this.#writeEach(items, error);
-        this.#isAway = true;
-        isSent ||= !isProblem(error);
-        if (cluster.clock.monotonic() + ms >= until) {
+        if (refusesContent(error)) return this.#writeEach(items, error);
+        const isFull = stateOf(error) === diskFull;
+        this.#isAway = !isFull;
+        isSent ||= !isProblem(error) && !isFull;
+        if (isFull || cluster.clock.monotonic() + ms >= until) {
           // A client that gets 451 sends it again: what has committed nevertheless is withdrawn, and so are its parts.
-          for (const { entry, birth, content } of items) {
-            if (isSent || content === undefined) this.#doubt(entry.uid, birth);
-          }
+          const doubts = items.filter(({ content }) => isSent || content === undefined);
+          await this.#doubt(doubts.map(({ entry: { uid }, birth }) => ({ uid, birth })));
+          if (isFull) throw problem('storage-full', { detail: full, cause: error });
+          this.#isVain = true;
           throw problem('unavailable', { detail: away, cause: error });
         }
         await pause(ms, undefined, { ref: false });

@@ -31,6 +31,12 @@ export class Batches<T, R> {
     return this.#waiting.length;
   }
 
+  /** Of those that wait. */
+  get weight(): number {
+    const { weightOf = () => 0 } = this.#input;
+    return this.#waiting.reduce((sum, { item }) => sum + weightOf(item), 0);
+  }
+
   add(item: T): Promise<R> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ item, resolve, reject });

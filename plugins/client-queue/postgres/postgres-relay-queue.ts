@@ -39,6 +39,7 @@ import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, destinationsWithMail } from './entry-search.js';
+import type { OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
 import { Turns } from './turns.js';
@@ -53,6 +54,8 @@ const maxCountedAnew = 5000;
 
 export interface PostgresQueueInput {
   readonly cluster: Cluster;
+  /** Closed with the queue. */
+  readonly outages: OutageLog;
   readonly log: Log;
   readonly bounds: QueueBounds;
   /** A message waits so long for a database that is away. Milliseconds. */
@@ -298,6 +301,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     try {
       await this.catchUp();
       this.#fault = undefined;
+      this.#acceptance.reached();
     } catch (error) {
       if (this.#fault === undefined)
         this.#input.log.warn({ err: error }, 'the queue in the database cannot be looked at');
@@ -309,13 +313,16 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   async catchUp(scans = this.#input.cluster.clock.monotonic() - this.#scannedAt >= scanMs): Promise<void> {
     if (this.#closed) return;
     const { cluster } = this.#input;
+    await this.#settlements.offer();
+    await this.#acceptance.settleDoubts();
+    // Until then, and no longer than others wait for a silent session, its leases are not taken.
+    if (!this.#settlements.hasEarlier) await cluster.endEarlierSessions();
     const overdue = [...this.#claims.held.values()].filter(({ deadline }) => deadline <= cluster.clock.monotonic());
     await this.#settlements.abandon(overdue, this.#settlements.spread);
     await this.#claims.offer();
     while (await this.#settlements.takeFromTheDead());
     if (!scans) return;
     this.#scannedAt = cluster.clock.monotonic();
-    await this.#acceptance.settleDoubts();
     await this.#settlements.giveBackUnknown();
     await this.#scan();
   }
@@ -417,8 +424,18 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     this.#bounds = bounds;
   }
 
+  refusal(): string | undefined {
+    return this.#fault !== undefined && this.#acceptance.isVain
+      ? 'The queue cannot be written now; try again later.'
+      : undefined;
+  }
+
   complaint(): string | undefined {
-    if (this.#fault !== undefined || this.#damaged === 0) return this.#fault;
+    const { size } = this.#input.outages.outcomes;
+    const waiting = size > 0 && `What came of ${pluralize(size, 'attempt')} waits on the disk of this server.`;
+    const faults = [this.#fault, waiting].filter((one) => typeof one === 'string');
+    if (faults.length > 0) return faults.join(' ');
+    if (this.#damaged === 0) return undefined;
     const messages = pluralize(this.#damaged, 'message is', 'messages are');
     return `${messages} held because of damage, or because a server ended while sending. See /client/queue/list?state=held`;
   }
@@ -432,8 +449,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     this.#closed = true;
     for (const undo of this.#undo) undo();
     await this.#settlements.idle();
+    await this.#settlements.offer().catch(() => undefined);
     await this.#settlements.abandon([...this.#claims.held.values()], (now) => now).catch(() => undefined);
     await this.#acceptance.idle();
+    await this.#input.outages.close();
   }
 }
 

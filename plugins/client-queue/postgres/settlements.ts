@@ -1,14 +1,16 @@
 import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { Settlement } from '../../../core/contracts/relay-queue-store.js';
 import type { Log } from '../../../core/log/log.js';
-import { problem } from '../../../core/problem.js';
+import { isProblem, problem } from '../../../core/problem.js';
 import type { ChangeDeps } from '../queue/change.js';
 import { loseLease } from '../queue/leases.js';
 import { settleLease } from '../queue/ledger.js';
 import { type EntryLease, isWaiting, normalReason } from '../queue/queued-entry.js';
+import { refusesContent } from './acceptance.js';
 import { Batches } from './batches.js';
 import type { Claims, HeldLease } from './claims.js';
 import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
+import type { KeptOutcome, OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 
 /** Outcomes of one transaction; entries whose leases are taken away together. */
@@ -23,6 +25,8 @@ export const changeDeps: ChangeDeps = { intern: (text) => text, reasonOf: normal
 interface SettlementsInput {
   readonly cluster: Cluster;
   readonly claims: Claims;
+  /** Takes outcomes that the database does not. */
+  readonly outages: OutageLog;
   readonly log: Log;
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
@@ -30,21 +34,17 @@ interface SettlementsInput {
   readonly meter?: QueueMeter | undefined;
 }
 
-interface Settling {
-  readonly held: HeldLease;
-  readonly settlement: Settlement;
-}
-
 /** Ends leases: with their outcome, or because the node that held them is dead. */
 export class Settlements {
   readonly #input: SettlementsInput;
-  readonly #batches: Batches<Settling, 'settled' | 'conflict'>;
-  /** Tokens of leases whose outcome is being written. */
-  readonly #settling = new Set<number>();
+  readonly #batches: Batches<KeptOutcome, 'settled' | 'conflict'>;
+  /** By token: leases whose outcome is being written. */
+  readonly #settling = new Map<number, HeldLease>();
+  #offering: Promise<void> | undefined;
 
   constructor(input: SettlementsInput) {
     this.#input = input;
-    this.#batches = new Batches<Settling, 'settled' | 'conflict'>({
+    this.#batches = new Batches<KeptOutcome, 'settled' | 'conflict'>({
       concurrent: 2,
       maxItems: together,
       run: (items) => this.#write(items),
@@ -57,16 +57,69 @@ export class Settlements {
     const lease = held.get(token);
     if (lease === undefined || lease.lease.uid !== uid) throw problem('conflict', 'The lease has ended.');
     held.delete(token);
-    this.#settling.add(token);
+    this.#settling.set(token, lease);
+    const outcome = { token, uid, settlement };
     try {
-      const done = await this.#batches.add({ held: lease, settlement });
+      const done = await this.#batches.add(outcome);
       if (done === 'conflict') throw problem('conflict', 'The lease was lost.');
     } catch (error) {
-      // It is tried again: the database decides whether it is too late.
-      if ((error as { readonly problem?: unknown }).problem !== 'conflict') held.set(token, lease);
+      if (isProblem(error) && error.problem === 'conflict') throw error;
+      if (await this.#keep(outcome)) return;
+      held.set(token, lease);
       throw error;
     } finally {
       this.#settling.delete(token);
+    }
+  }
+
+  /** False when the disk does not take it either. */
+  async #keep(outcome: KeptOutcome): Promise<boolean> {
+    const { outages, log } = this.#input;
+    try {
+      await outages.keep('outcomes', outcome);
+      return true;
+    } catch (error) {
+      const sentence = 'the outcome of an attempt cannot be put on the disk while the database is away';
+      log.error({ uid: outcome.uid, err: error }, sentence);
+      return false;
+    }
+  }
+
+  /**
+   * Writes the outcomes that wait on the disk, those of an earlier process as well; the database decides which come too
+   * late. Rejects while it is away.
+   */
+  offer(): Promise<void> {
+    return (this.#offering ??= this.#offer().finally(() => (this.#offering = undefined)));
+  }
+
+  async #offer(): Promise<void> {
+    const { outages, log } = this.#input;
+    const kept = [...outages.outcomes];
+    for (let at = 0; at < kept.length; at += together) {
+      const some = kept.slice(at, at + together);
+      const results = await this.#writeKept(some.map(([, outcome]) => outcome));
+      for (const [nth, [, { uid, settlement }]] of some.entries()) {
+        if (results[nth] !== 'conflict' || settlement.attempt === undefined) continue;
+        log.error({ uid }, 'possible duplicate: the outcome of an attempt came after its lease was lost');
+      }
+      await outages.done(some.flatMap(([number], nth) => (results[nth] === 'refused' ? [] : [number])));
+    }
+    if (kept.length > 0) log.info({ outcomes: kept.length }, 'outcomes that waited for the database are written');
+  }
+
+  /** One that the database refuses for its content stays, and keeps none of the others. */
+  async #writeKept(items: readonly KeptOutcome[]): Promise<readonly ('settled' | 'conflict' | 'refused')[]> {
+    try {
+      return await this.#write(items);
+    } catch (error) {
+      if (!refusesContent(error)) throw error;
+      if (items.length > 1) {
+        const middle = Math.ceil(items.length / 2);
+        return [...(await this.#writeKept(items.slice(0, middle))), ...(await this.#writeKept(items.slice(middle)))];
+      }
+      this.#input.log.error({ uid: items[0]?.uid, err: error }, 'the database refuses the outcome of an attempt');
+      return ['refused'];
     }
   }
 
@@ -74,19 +127,25 @@ export class Settlements {
     return this.#batches.idle();
   }
 
-  async #write(items: readonly Settling[]): Promise<readonly ('settled' | 'conflict')[]> {
+  /** Leases of earlier sessions of this process are under way, or their outcomes are being written. */
+  get hasEarlier(): boolean {
+    const { cluster, claims } = this.#input;
+    return [...claims.held.values(), ...this.#settling.values()].some(({ session }) => session !== cluster.session);
+  }
+
+  async #write(items: readonly KeptOutcome[]): Promise<readonly ('settled' | 'conflict')[]> {
     const { cluster } = this.#input;
     const now = cluster.clock.now();
-    const uids = [...new Set(items.map(({ held }) => held.lease.uid))].sort();
+    const uids = [...new Set(items.map(({ uid }) => uid))].sort();
     const { entries, results, late } = await cluster.database.transaction('settle', async (sql) => {
       const locked = await LockedEntries.lock(sql, uids, changeDeps);
       let counted = 0;
-      const done = items.map(({ held: { lease }, settlement }): 'settled' | 'conflict' => {
-        const rows = locked.get(lease.uid);
-        const open = rows && leaseOf(rows, lease.token);
-        if (rows?.leases.some(({ lastToken }) => lastToken === -lease.token) === true) return 'settled';
+      const done = items.map(({ token, uid, settlement }): 'settled' | 'conflict' => {
+        const rows = locked.get(uid);
+        const open = rows && leaseOf(rows, token);
+        if (rows?.leases.some(({ lastToken }) => lastToken === -token) === true) return 'settled';
         if (rows === undefined || open === undefined) return 'conflict';
-        if (!rows.leases.some(({ token }) => token === lease.token)) counted += 1;
+        if (!rows.leases.some((one) => one.token === token)) counted += 1;
         locked.change(rows, settleLease(rows.entry, open, settlement, now), now);
         return 'settled';
       });
@@ -151,7 +210,7 @@ export class Settlements {
 
   /** Gives back what the database says is of this session, though this node knows nothing of it. */
   async giveBackUnknown(): Promise<void> {
-    const { cluster, claims } = this.#input;
+    const { cluster, claims, outages } = this.#input;
     const { session } = cluster;
     if (session === undefined) return;
     const found = await cluster.database.query<{ uid: string; token: string }>(
@@ -159,8 +218,9 @@ export class Settlements {
       'select distinct uid, token from postern.recipient where session = $1 and state = 0 and claimed_at < $2',
       [session, Math.floor(cluster.clock.now() - doubtMs)],
     );
+    const kept = new Set(Array.from(outages.outcomes.values(), ({ token }) => token));
     const isKnown = (token: number): boolean =>
-      claims.held.has(token) || this.#settling.has(token) || claims.isUndecided(token);
+      claims.held.has(token) || this.#settling.has(token) || kept.has(token) || claims.isUndecided(token);
     const unknown = found.filter(({ token }) => !isKnown(Number(token)));
     if (unknown.length === 0) return;
     const now = cluster.clock.now();

@@ -39,11 +39,13 @@ async function pipelineWithQueue(t: Parameters<typeof outboundFixture>[0], box: 
   pipeline.on('site', 'rcptTo', { order: 'route' }, ({ address }) =>
     address.domain === 'local.example' ? route({ target: 'box', destination: address.address }) : { ...nothing },
   );
+  const refusal: { why?: string } = {};
   const hook = relayHook({
     localDomains: () => new Set(['local.example']),
     relayNetworks: () => parseNetworks(['192.0.2.0/24']),
     rules: () => new DestinationRules({ routes: {} }),
     local,
+    refusal: () => refusal.why,
   });
   pipeline.on('client-queue', 'rcptTo', { order: 'route', before: 'site' }, hook);
 
@@ -64,11 +66,21 @@ async function pipelineWithQueue(t: Parameters<typeof outboundFixture>[0], box: 
     await writer.write(Buffer.from('Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMessage-ID: <1@x>\r\n\r\nhello\r\n'));
     return pipeline.snapshot().deliver({ ...transaction, recipients }, await writer.finish());
   }
-  return { ...fixture, pipeline, fake, deliver, deliverTo };
+  return { ...fixture, pipeline, fake, deliver, deliverTo, refusal };
 }
 
 const nothing = { postern: 'verdict', kind: 'next' } as const;
 const stranger: SmtpSession = { ...sessionOf(), remote: { address: '198.51.100.1', port: 1 } };
+
+test('while the queue takes nothing, recipients of others are told to come again, before their mail is sent', async (t) => {
+  const { pipeline, refusal } = await pipelineWithQueue(t);
+  refusal.why = 'Try again later.';
+  const decide = (address: string) =>
+    pipeline.snapshot().decide('rcptTo', { transaction: transactionOf([]), address: parseAddress(address) });
+  const far = await decide('a@one.example');
+  assert.deepEqual(far.outcome === 'refuse' && [far.reply.code, far.reply.status], [451, '4.3.0']);
+  assert.equal((await decide('b@local.example')).outcome, 'pass');
+});
 
 test('one transaction is one entry under its id, with what lists show', async (t) => {
   const { deliver, queue } = await pipelineWithQueue(t);

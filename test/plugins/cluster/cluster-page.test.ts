@@ -141,7 +141,7 @@ describe('the page of a cluster', { skip: skipWithout('postgres') }, () => {
       const state = await stateOf(site);
       return state.fault === null ? undefined : state;
     });
-    assert.match(fault ?? '', /ENOENT|ECONNREFUSED|terminat/);
+    assert.match(fault ?? '', /ENOENT|ECONNREFUSED|terminat|shutting down/);
     assert.deepEqual(nodes, []);
     assert.match(await site.page('/cluster'), /The database does not answer/);
     assert.equal(await change(site, 'drain', 'mx1'), 503);

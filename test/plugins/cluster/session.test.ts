@@ -47,14 +47,16 @@ describe('the session of a node', { skip: skipWithout('postgres') }, () => {
     assert.equal(node.fenced, 1);
   });
 
-  test('a second start of the same data folder ends the first session at once', async (t) => {
+  test('a second start of the same data folder ends the first session, when it has told what came of its leases', async (t) => {
     const [one, other] = [nodeOf(server), nodeOf(server)];
     await one.join();
     t.after(() => one.leave());
     const key = one.session ?? '';
     await other.join();
     t.after(() => other.leave());
-    assert.equal(await dead(key), 't');
+    assert.equal(await dead(key), 'f');
+    await other.endEarlierSessions();
+    assert.deepEqual([await dead(key), await dead(other.session ?? '')], ['t', 'f']);
   });
 
   test('another server with the name of a living node is refused, and takes over when that one is silent', async (t) => {
@@ -68,6 +70,19 @@ describe('the session of a node', { skip: skipWithout('postgres') }, () => {
     await third.join();
     t.after(() => third.leave());
     assert.match(third.session ?? '', /^mx1:/);
+  });
+
+  test('a node whose beat the database has forgotten says so, and joins anew', async (t) => {
+    const node = nodeOf(server);
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    const beat = (): Promise<string> => server.psql('select beat from postern.session', 'template');
+    await untilTrue('it has beaten', async () => Number(await beat()) > 1);
+    await server.psql('update postern.session set beat = 0', 'template');
+    await untilTrue('it has joined again', () => node.session !== undefined && node.session !== key);
+    assert.ok(node.sentences.includes('this node has left the cluster: the database has forgotten a beat'));
+    assert.equal(node.fenced, 1);
   });
 
   test('a node whose network is silent stops before the others declare it dead', async (t) => {

@@ -1,9 +1,17 @@
 import assert from 'node:assert/strict';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
+import { setImmediate } from 'node:timers/promises';
 import { before, describe, test } from 'node:test';
 import { systemClock } from '../../../../core/clock.js';
 import type { SharedDatabase, SqlPurpose, SqlTransaction } from '../../../../core/contracts/cluster.js';
+import { OutageLog } from '../../../../plugins/client-queue/postgres/outage-log.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
+import { type FileLayer, nodeFiles } from '../../../../core/disk/file-layer.js';
+import type { RecipientSettlement } from '../../../../core/contracts/relay-queue-store.js';
+import { FaultyFiles } from '../../../core/spool/faulty-files.js';
+import { problem } from '../../../../core/problem.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import { claiming, type EntryWishes, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
 import { isThe, memoryMessage, type TestContext } from '../../../kit/relay-queue/harness.js';
@@ -12,7 +20,12 @@ import { HandClock } from '../../../support/hand-clock.js';
 import { skipWithout } from '../../../support/peers.js';
 import { Postgres } from '../../../support/postgres.js';
 import { Proxy } from '../../../support/proxy.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { untilTrue } from '../../../support/until.js';
 import { emptyTables, fillTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';
+
+/** A statement that fails with this SQLSTATE. */
+const raise = (state: string): string => `do $$ begin raise exception using errcode = '${state}'; end $$`;
 
 /** Answers of the database that never come, and what two nodes make of the same message. */
 describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('postgres') }, () => {
@@ -25,38 +38,68 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   });
 
   type Transaction = SharedDatabase['transaction'];
+  interface Wishes {
+    readonly around?: (real: Transaction) => Transaction;
+    readonly isAway?: () => boolean;
+    readonly maxWaitMs?: number;
+    readonly files?: FileLayer;
+    /** Of an earlier process of the node; its tables are kept. */
+    readonly folder?: string;
+  }
 
   /** A queue over an empty database, or another one over the same. */
-  async function open(t: TestContext, node = 'mx1', around?: (real: Transaction) => Transaction) {
-    if (node === 'mx1') await server.psql(emptyTables, 'template');
+  async function open(t: TestContext, node = 'mx1', wishes: Wishes = {}) {
+    const { around, maxWaitMs = 0, files = nodeFiles, folder = await temporaryFolder(suite) } = wishes;
+    if (node === 'mx1' && wishes.folder === undefined) await server.psql(emptyTables, 'template');
     const cluster = nodeOf(server, { node, ...(node === 'mx1' && { port: proxy.port }) });
     await cluster.join();
     const clock = new HandClock(systemClock.now());
     const real = cluster.database;
+    const refuseWhileAway = (): void => {
+      if (wishes.isAway?.() === true) throw problem('unavailable', 'The database does not answer.');
+    };
     const database: SharedDatabase = {
-      query: (...given) => real.query(...given),
-      transaction: <T>(purpose: SqlPurpose, work: (sql: SqlTransaction) => Promise<T>) => {
+      query: async (...given) => {
+        refuseWhileAway();
+        return real.query(...given);
+      },
+      transaction: async <T>(purpose: SqlPurpose, work: (sql: SqlTransaction) => Promise<T>) => {
+        refuseWhileAway();
         const usual: Transaction = (given, what) => real.transaction(given, what);
         return (around?.(usual) ?? usual)(purpose, work);
       },
     };
     const quiet = { ring: () => undefined, onRing: () => () => undefined };
     const timed = seenAs(cluster, { clock, database, ...quiet });
-    const { log } = rememberingLog();
+    const { log, sentences } = rememberingLog();
     const bounds = { keepFinishedMs: 86_400_000, maxEntries: 1000 };
-    const queue = new PostgresRelayQueue({ cluster: timed, log, bounds, maxWaitMs: 0, random: () => 0 });
+    const outages = await OutageLog.open(folder, { log, files });
+    const queue = new PostgresRelayQueue({ cluster: timed, outages, log, bounds, maxWaitMs, random: () => 0 });
+    const process = { isKilled: false };
     t.after(async () => {
-      await queue.close();
+      if (!process.isKilled) await queue.close();
       await cluster.leave();
     });
+    /** It writes nothing more, as after SIGKILL. The next process of the node. */
+    const kill = (next: Wishes = {}) => {
+      process.isKilled = true;
+      return open(t, node, { ...next, folder });
+    };
     const claim = () => queue.claim(claiming(clock.now()));
     const accept = async (wishes: EntryWishes = {}, body?: string) => {
       const prepared = await queue.prepare(newEntry(clock.now(), wishes), memoryMessage(body));
       await prepared.commit();
       prepared.release();
     };
-    return { queue, clock, claim, accept, cluster };
+    return { queue, clock, claim, accept, cluster, outages, sentences, folder, kill };
   }
+
+  const refused = async (sql: SqlTransaction): Promise<never> => {
+    await sql.query(raise('57P01'));
+    throw new Error('it was not refused');
+  };
+  const complaints = (sentences: readonly string[]): readonly string[] =>
+    sentences.filter((one) => one.startsWith('possible duplicate'));
 
   const count = async (table: string): Promise<number> =>
     Number(await server.psql(`select count(*) from postern.${table}`, 'template'));
@@ -73,16 +116,12 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     }
   }
 
-  test('a message whose COMMIT was not answered is there once, and may be sent', async (t) => {
-    let isFirst = true;
-    const { accept, claim } = await open(t, 'mx1', (usual) => async (purpose, work) => {
-      if (purpose !== 'accept' || !isFirst) return usual(purpose, work);
-      isFirst = false;
-      await usual(purpose, work);
-      // As behind a lost connection, but within the patience.
-      return usual(purpose, work);
-    });
+  test('a message whose COMMIT was not answered is accepted within the patience, once', async (t) => {
+    const { accept, queue, claim } = await open(t, 'mx1', { maxWaitMs: 20_000 });
+    const dropped = proxy.dropAnswer('commit');
     await accept({ uid: 'once' });
+    await dropped;
+    await whenThere(() => queue.catchUp(true));
     assert.equal(await count('entry'), 1);
     assert.deepEqual(
       (await claim()).map(({ uid }) => uid),
@@ -90,17 +129,128 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     );
   });
 
-  test('a message that was refused without an answer is withdrawn, as soon as it is decided', async (t) => {
-    const { accept, queue, clock } = await open(t);
-    const dropped = proxy.dropAnswer('commit');
-    await assert.rejects(accept({ uid: 'refused' }, 'large '.repeat(100_000)), isThe('unavailable'));
-    await dropped;
+  for (const by of ['this process', 'the next one, when this one is killed']) {
+    test(`a message that was refused without an answer is withdrawn by ${by}`, async (t) => {
+      const first = await open(t);
+      const dropped = proxy.dropAnswer('commit');
+      await assert.rejects(first.accept({ uid: 'refused' }, 'large '.repeat(100_000)), isThe('unavailable'));
+      await dropped;
+      assert.equal(await count('entry'), 1);
+      const { queue, outages } = by === 'this process' ? first : await first.kill();
+      assert.equal(outages.doubts.size, 1);
+      await whenThere(() => queue.catchUp());
+      assert.deepEqual([await count('entry'), await count('recipient'), await count('body')], [0, 0, 0]);
+      assert.equal(outages.doubts.size, 0);
+    });
+  }
+
+  test('a transaction that is under way may end after its message was refused, and is undone then', async (t) => {
+    let commit: () => Promise<unknown> = () => Promise.resolve();
+    const { accept, queue, clock, outages } = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) => {
+        if (purpose !== 'accept' || outagesAreThere()) return usual(purpose, work);
+        commit = () => usual(purpose, work);
+        return Promise.reject(new Error('lost'));
+      },
+    });
+    function outagesAreThere(): boolean {
+      return outages.doubts.size > 0;
+    }
+    await assert.rejects(accept({ uid: 'under-way' }), isThe('unavailable'));
+    await queue.catchUp();
+    await commit();
     assert.equal(await count('entry'), 1);
-    await whenThere(() => queue.catchUp(true));
-    assert.equal(await count('entry'), 1, 'a transaction that is under way may end yet');
+    await queue.catchUp();
+    assert.equal(await count('entry'), 0);
+    assert.equal(outages.doubts.size, 0);
+    await assert.rejects(accept({ uid: 'never-there' }), isThe('unavailable'));
+    await queue.catchUp();
+    assert.equal(outages.doubts.size, 1);
     clock.advance(30);
-    await whenThere(() => queue.catchUp(true));
-    assert.deepEqual([await count('entry'), await count('recipient'), await count('body')], [0, 0, 0]);
+    await queue.catchUp();
+    assert.equal(outages.doubts.size, 0, 'by now it has failed');
+  });
+
+  test('a message that was refused, and is on its way when the database is back, is told in the log', async (t) => {
+    const [first, second] = [await open(t), await open(t, 'mx2')];
+    const dropped = proxy.dropAnswer('commit');
+    await assert.rejects(first.accept({ uid: 'both' }), isThe('unavailable'));
+    await dropped;
+    await server.psql(`update postern.session set dead = true where key like 'mx1:%'`, 'template');
+    await second.queue.catchUp(true);
+    assert.equal((await second.claim()).length, 1);
+    await server.psql('update postern.recipient set attempts = 1', 'template');
+    await whenThere(() => first.queue.catchUp());
+    assert.ok(first.sentences.some((one) => one.startsWith('possible duplicate: a message that was refused')));
+  });
+
+  test('a database without room refuses at once with 452', async (t) => {
+    const { accept, outages } = await open(t, 'mx1', {
+      maxWaitMs: 60_000,
+      around: (usual) => (purpose, work) =>
+        usual(purpose, async (sql) => {
+          const done = await work(sql);
+          if (purpose === 'accept') await sql.query(raise('53100'));
+          return done;
+        }),
+    });
+    await assert.rejects(accept(), isThe('storage-full'));
+    assert.deepEqual([await count('entry'), outages.doubts.size], [0, 0]);
+  });
+
+  test('a database that is away makes messages wait, no more than fit into memory', async (t) => {
+    let isAway = true;
+    t.after(() => void (isAway = false));
+    const { queue, clock } = await open(t, 'mx1', { maxWaitMs: 60_000, isAway: () => isAway });
+    const text = `Subject: x\r\n\r\n${'x'.repeat(200_000)}`;
+    const waiting: Promise<void>[] = [];
+    const handIn = async (): Promise<void> => {
+      const prepared = await queue.prepare(newEntry(clock.now()), memoryMessage(text));
+      waiting.push(prepared.commit());
+      await setImmediate();
+    };
+    const handInMany = async (): Promise<void> => {
+      for (let nth = 0; nth < 600; nth += 1) await handIn();
+    };
+    await assert.rejects(handInMany(), isThe('unavailable'));
+    assert.ok(waiting.length > 300 && waiting.length < 500, `${waiting.length} of 200 KB`);
+    isAway = false;
+    await Promise.all(waiting);
+    await handIn();
+    await Promise.all(waiting);
+  });
+
+  test('when a message has waited in vain, others are refused before they are sent', async (t) => {
+    let isAway = true;
+    const { accept, queue } = await open(t, 'mx1', { isAway: () => isAway });
+    await assert.rejects(accept(), isThe('unavailable'));
+    assert.equal(queue.refusal(), undefined, 'it may be back already');
+    await queue.look();
+    assert.match(queue.refusal() ?? '', /try again later/);
+    isAway = false;
+    await queue.look();
+    assert.equal(queue.refusal(), undefined);
+    await accept();
+  });
+
+  test('a commit whose wait for the standby was cancelled is in doubt', async (t) => {
+    const { accept, queue } = await open(t);
+    const setStandby = async (names: string): Promise<void> => {
+      await server.psql(`alter system set synchronous_standby_names = '${names}'`);
+      await server.psql('select pg_reload_conf()');
+    };
+    await setStandby('nobody');
+    t.after(() => setStandby(''));
+    const accepted = accept({ uid: 'alone' });
+    const refused = assert.rejects(accepted, isThe('unavailable'));
+    const cancelled =
+      "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%/accept'";
+    await untilTrue('it waits', async () => (await server.psql(cancelled)).includes('t'));
+    await refused;
+    assert.equal(await count('entry'), 1);
+    await setStandby('');
+    await whenThere(() => queue.catchUp());
+    assert.equal(await count('entry'), 0);
   });
 
   for (const where of ['mx1', 'mx2']) {
@@ -149,16 +299,137 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   });
 
   test('an outcome whose COMMIT was not answered is written, and not told as lost', async (t) => {
-    const { accept, claim, queue, clock } = await open(t);
+    const { accept, claim, queue, clock, sentences } = await open(t);
     await accept();
     const [lease] = await claim();
     assert.ok(lease);
     const dropped = proxy.dropAnswer('commit');
-    const outcome = settlement(lease, 'deferred', { at: clock.now() });
-    await assert.rejects(queue.settle(lease, outcome));
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     await dropped;
-    await whenThere(() => queue.settle(lease, outcome));
+    await whenThere(() => queue.catchUp());
     assert.equal((await queue.find(lease.uid))?.recipients[0]?.attempts, 1);
+    assert.deepEqual(complaints(sentences), []);
+  });
+
+  for (const [fate, notices] of [
+    ['delivered', 0],
+    ['bounced', 1],
+  ] as const) {
+    test(`an outcome (${fate}) that the database has not taken is written by the next process, before others take its lease`, async (t) => {
+      const [first, second] = [await open(t), await open(t, 'mx2')];
+      await first.accept({ uid: 'sent' });
+      const [lease] = await first.claim();
+      assert.ok(lease);
+      const dropped = proxy.dropAnswer('begin');
+      await first.queue.settle(lease, settlement(lease, fate, { at: first.clock.now() }));
+      await dropped;
+      const next = await first.kill();
+      await second.queue.catchUp(true);
+      assert.equal((await second.queue.find('sent'))?.state, 'active', 'the lease of the killed process is not taken');
+      await whenThere(() => next.queue.catchUp());
+      const found = await second.queue.find('sent');
+      assert.deepEqual([found?.state, found?.notices.length], [fate, notices]);
+      assert.equal(next.outages.outcomes.size, 0);
+      assert.equal((await next.kill()).outages.outcomes.size, 0);
+    });
+  }
+
+  for (const [what, taken] of [
+    ['counts while nobody else has begun', false],
+    ['is told as a possible duplicate when another node has begun', true],
+  ] as const) {
+    test(`an outcome from before an outage whose lease was lost ${what}`, async (t) => {
+      const [first, second] = [await open(t), await open(t, 'mx2')];
+      await first.accept({ uid: 'late' });
+      const [lease] = await first.claim();
+      assert.ok(lease);
+      const dropped = proxy.dropAnswer('begin');
+      await first.queue.settle(lease, settlement(lease, 'delivered', { at: first.clock.now() }));
+      await dropped;
+      await server.psql(`update postern.session set dead = true where key like 'mx1:%'`, 'template');
+      await second.queue.catchUp(true);
+      if (taken) assert.equal((await second.claim()).length, 1);
+      await whenThere(() => first.queue.catchUp());
+      assert.equal((await second.queue.find('late'))?.state, taken ? 'active' : 'delivered');
+      const duplicate = 'possible duplicate: the outcome of an attempt came after its lease was lost';
+      assert.deepEqual(complaints(first.sentences), taken ? [duplicate] : []);
+    });
+  }
+
+  test('a lease whose outcome waits on the disk is not given back', async (t) => {
+    const { accept, claim, queue, clock } = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) => (purpose === 'settle' ? usual(purpose, refused) : usual(purpose, work)),
+    });
+    await accept();
+    const [lease] = await claim();
+    assert.ok(lease);
+    await queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));
+    clock.advance(60);
+    await queue.look();
+    assert.equal(await server.psql('select state from postern.recipient', 'template'), '0');
+    assert.match(queue.complaint() ?? '', /What came of 1 attempt waits on the disk/);
+  });
+
+  test('an outcome that the database refuses for its content keeps none of the others', async (t) => {
+    const { accept, claim, queue, clock, outages } = await open(t);
+    for (const uid of ['a', 'b', 'c']) await accept({ uid });
+    const leases = await claim();
+    assert.equal(leases.length, 3);
+    await Promise.all(
+      leases.map((lease) => {
+        const outcome = settlement(lease, 'delivered', { at: clock.now() });
+        const [result] = outcome.results;
+        const bad = { index: 0, state: 'delivered', reply: { ...result?.reply, code: 1e9 } } as RecipientSettlement;
+        return queue.settle(lease, lease.uid === 'b' ? { ...outcome, results: [bad] } : outcome);
+      }),
+    );
+    await queue.catchUp();
+    assert.equal(
+      await server.psql('select count(*) from postern.entry where finished_at is not null', 'template'),
+      '2',
+    );
+    assert.deepEqual(
+      Array.from(outages.outcomes.values(), ({ uid }) => uid),
+      ['b'],
+    );
+  });
+
+  test('with a full disk the outcome stays in memory, and is written when the database is back', async (t) => {
+    const files = new FaultyFiles();
+    let isAway = true;
+    const { accept, claim, queue, clock, sentences } = await open(t, 'mx1', {
+      files,
+      around: (usual) => (purpose, work) =>
+        purpose === 'settle' && isAway ? usual(purpose, refused) : usual(purpose, work),
+    });
+    await accept();
+    const [lease] = await claim();
+    assert.ok(lease);
+    files.order({ call: 'write', code: 'ENOSPC' });
+    const outcome = settlement(lease, 'delivered', { at: clock.now() });
+    await assert.rejects(queue.settle(lease, outcome));
+    assert.ok(sentences.includes('the outcome of an attempt cannot be put on the disk while the database is away'));
+    isAway = false;
+    await queue.settle(lease, outcome);
+    assert.equal((await queue.find(lease.uid))?.state, 'delivered');
+  });
+
+  test('a torn end of the log costs what was not on the disk yet, and nothing before it', async () => {
+    const folder = await temporaryFolder(suite);
+    const { log } = rememberingLog();
+    const outcome = (uid: string, token: number) => ({ uid, token, settlement: { results: [] } });
+    const before = await OutageLog.open(folder, { log });
+    await before.keep('outcomes', outcome('whole', 1));
+    await before.keep('outcomes', outcome('torn', 2));
+    const [name = ''] = (await readdir(folder)).filter((one) => one.endsWith('.segment'));
+    const bytes = await readFile(join(folder, name));
+    await writeFile(join(folder, name), bytes.fill(0, bytes.indexOf('"torn"')));
+    const after = await OutageLog.open(folder, { log });
+    assert.deepEqual([...after.outcomes.values()], [outcome('whole', 1)]);
+    await after.keep('doubts', { uid: 'later', birth: 'x' });
+    await after.done([...after.outcomes.keys()]);
+    const last = await OutageLog.open(folder, { log });
+    assert.deepEqual([[...last.outcomes.values()], [...last.doubts.values()]], [[], [{ uid: 'later', birth: 'x' }]]);
   });
 
   test('a lease whose answer is on its way is not given back', async (t) => {
@@ -167,13 +438,15 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     let asked: () => void = () => undefined;
     const given = new Promise<void>((resolve) => (asked = resolve));
     const late = new Promise<void>((resolve) => (answer = resolve));
-    const first = await open(t, 'mx1', (usual) => async (purpose, work) => {
-      const done = await usual(purpose, work);
-      if (purpose !== 'claim' || isAsked) return done;
-      isAsked = true;
-      asked();
-      await late;
-      return done;
+    const first = await open(t, 'mx1', {
+      around: (usual) => async (purpose, work) => {
+        const done = await usual(purpose, work);
+        if (purpose !== 'claim' || isAsked) return done;
+        isAsked = true;
+        asked();
+        await late;
+        return done;
+      },
     });
     await first.accept();
     const claimed = first.claim();

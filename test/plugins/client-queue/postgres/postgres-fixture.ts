@@ -1,10 +1,12 @@
 import type { OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
+import { OutageLog } from '../../../../plugins/client-queue/postgres/outage-log.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
 import type { ClusterNode } from '../../../../plugins/cluster/node.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
 import { emptyTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';
 import { HandClock } from '../../../support/hand-clock.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { until } from '../../../support/until.js';
 import type { Postgres } from '../../../support/postgres.js';
 import { systemClock } from '../../../../core/clock.js';
@@ -27,6 +29,7 @@ export function postgresQueues(server: () => Postgres) {
       const timed = seenAs(cluster, { clock });
       const queue = new PostgresRelayQueue({
         cluster: timed,
+        outages: await OutageLog.open(await temporaryFolder(test), { log }),
         log,
         bounds: { keepFinishedMs: 7 * 86_400_000, maxEntries: 1000, ...bounds },
         maxWaitMs: 2000,

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { systemClock } from '../../../core/clock.js';
+import { isProblem } from '../../../core/problem.js';
+import { Database } from '../../../plugins/cluster/database.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
+import { type Ending, suiteEnding } from '../../support/ending.js';
+import { skipWithout } from '../../support/peers.js';
+import { Postgres } from '../../support/postgres.js';
+import { until, untilTrue } from '../../support/until.js';
+import { fillTables, nodeOf } from './cluster-fixture.js';
+
+describe('the connections of a node', { skip: skipWithout('postgres') }, () => {
+  let server: Postgres;
+  let standby: Postgres;
+  const ending = suiteEnding();
+  before(async () => {
+    server = await Postgres.start(ending, { fill: fillTables });
+    standby = await Postgres.start(ending, { fill: fillTables });
+  });
+
+  function open(t: Ending & { after: unknown }, hosts: readonly string[], user = 'postgres') {
+    const { log, sentences } = rememberingLog();
+    const settings = { hosts: [...hosts], name: 'template', user, tls: 'off' as const };
+    const database = new Database({ settings, applicationName: 'test', queryTimeoutMs: 4000, clock: systemClock, log });
+    t.after(() => database.close());
+    return { database, sentences };
+  }
+
+  const raise = (state: string): string => `do $$ begin raise exception using errcode = '${state}'; end $$`;
+
+  test('a server that has become read-only is left for the next one that can be written', async (t) => {
+    const { database } = open(t, [server.folder, standby.folder]);
+    const write = () => database.query('settle', 'create table if not exists postern.trial ()');
+    await write();
+    assert.equal(database.host, server.folder);
+    const readOnly = async (value: string): Promise<void> => {
+      await server.psql(`alter system set default_transaction_read_only = ${value}`);
+      await server.psql('select pg_reload_conf()');
+    };
+    await readOnly('on');
+    t.after(() => readOnly('off'));
+    await until('the other server is used', async () => {
+      await write().catch(() => undefined);
+      return database.host === standby.folder || undefined;
+    });
+    await until('it is written', () =>
+      write().then(
+        () => true,
+        () => undefined,
+      ),
+    );
+    assert.equal(database.fault, undefined);
+  });
+
+  test('a transaction that collides with others is tried three times', async (t) => {
+    const node = nodeOf(server);
+    t.after(() => node.leave());
+    for (const state of ['40P01', '40001', '55P03']) {
+      let tries = 0;
+      const work = (failures: number) =>
+        node.database.transaction('settle', async (sql) => {
+          tries += 1;
+          if (tries <= failures) await sql.query(raise(state));
+          return tries;
+        });
+      assert.equal(await work(2), 3, state);
+      tries = 0;
+      await assert.rejects(work(3), { code: state });
+    }
+  });
+
+  test('with too few connections for a node it works with those that it has', async (t) => {
+    await server.psql('create role crowded login connection limit 3', 'template');
+    const { database, sentences } = open(t, [server.folder], 'crowded');
+    const first = await database.query<{ pid: number }>('accept', 'select pg_backend_pid() as pid');
+    await database.query('claim', 'select 1');
+    await database.query('settle', 'select 1');
+    await assert.rejects(
+      database.query('pages', 'select 1'),
+      (error) => isProblem(error) && error.problem === 'unavailable',
+    );
+    // The second one of its purpose waits for the first one.
+    const both = await Promise.all(
+      [1, 2].map(() => database.query<{ pid: number }>('accept', 'select pg_backend_pid() as pid, pg_sleep(0.1)')),
+    );
+    const pids = new Set(both.map(({ rows }) => rows[0]?.pid));
+    assert.deepEqual(pids, new Set([first.rows[0]?.pid]));
+    assert.equal(database.fault, undefined);
+    assert.deepEqual(sentences, []);
+  });
+
+  test('a connection that the server ends is replaced', async (t) => {
+    const { database } = open(t, [server.folder]);
+    const pid = async (): Promise<number | undefined> =>
+      (await database.query<{ pid: number }>('settle', 'select pg_backend_pid() as pid')).rows[0]?.pid;
+    const before = await pid();
+    await server.psql(`select pg_terminate_backend(${before})`);
+    await untilTrue('another one is there', async () => {
+      const now = await pid().catch(() => before);
+      return now !== before;
+    });
+  });
+});
