@@ -4,7 +4,7 @@ import { bytesOf, replies, type Reply, type WireReply } from '../protocol/replie
 import { LineReader, Wire } from './wire.js';
 import { type NextAction, type SessionReply, type Peer, SessionState } from './session-state.js';
 import { Session } from './session.js';
-import { DataPhase, mostBytes } from './data.js';
+import { DataPhase, maxBytesOf } from './data.js';
 import type { SmtpLimits } from './limits.js';
 import type { ListenerContext } from './listener-context.js';
 
@@ -254,7 +254,7 @@ export class Connection {
     const { transaction } = this.#session.envelope;
     this.#chunk = { missing: octets, isLast, answer };
     if (answer.code >= 300 || transaction === undefined) {
-      if (octets > mostBytes(this.#context.settings().limits)) this.#closeWith(answer);
+      if (octets > maxBytesOf(this.#context.settings().limits)) this.#closeWith(answer);
       else this.#become('discarding');
       return;
     }

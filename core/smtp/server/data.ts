@@ -71,7 +71,7 @@ export class DataPhase {
 
   /** The client exceeds the size by so much that the connection is cut; `coming`: octets that it has announced. */
   overrun(coming = 0): boolean {
-    return this.#octets + coming > mostBytes(this.#context.settings().limits);
+    return this.#octets + coming > maxBytesOf(this.#context.settings().limits);
   }
 
   /** A target may have made the message durable: only it knows the reply. */
@@ -267,7 +267,7 @@ interface IntakeInput {
 }
 
 /** Octets of a message that are read before the connection is cut. */
-export const mostBytes = ({ messageBytes }: Pick<SmtpLimits, 'messageBytes'>): number =>
+export const maxBytesOf = ({ messageBytes }: Pick<SmtpLimits, 'messageBytes'>): number =>
   messageBytes + Math.ceil(messageBytes / 4) + 5;
 
 /** Reads the text of one message; after an error it discards the rest of it. */

@@ -252,10 +252,10 @@ class InputBuffer {
     return all;
   }
 
-  take(most: number): Buffer {
-    if (most >= this.#bytes.length) return this.takeAll();
-    const taken = this.#bytes.subarray(0, most);
-    this.#bytes = this.#bytes.subarray(most);
+  take(max: number): Buffer {
+    if (max >= this.#bytes.length) return this.takeAll();
+    const taken = this.#bytes.subarray(0, max);
+    this.#bytes = this.#bytes.subarray(max);
     return taken;
   }
 
