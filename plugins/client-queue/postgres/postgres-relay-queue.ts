@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import type { Cluster } from '../../../core/contracts/cluster.js';
 import { type Entry, entryStates, type NewEntry, type Notice } from '../../../core/contracts/queue-entry.js';
 import type {
@@ -34,6 +34,8 @@ import { OutcomeListeners } from '../queue/ledger.js';
 import { versionOf } from '../queue/queued-entry.js';
 import { Tally } from '../queue/statistics.js';
 import { DatabaseAcceptance } from './acceptance.js';
+import { BodyReader } from './bodies.js';
+import { BodyRing, type RingLimits, usualRing } from './body-ring.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
@@ -45,8 +47,6 @@ import { Turns } from './turns.js';
 /** Entries of one transaction. */
 const together = 250;
 const scanMs = 30_000;
-/** Bodies without an entry are looked for so often. */
-const sweepMs = 3_600_000;
 /** With more entries the statistics of all are counted every `scanMs`. */
 const maxCountedAnew = 5000;
 
@@ -59,6 +59,8 @@ export interface PostgresQueueInput {
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
   readonly meter?: QueueMeter;
+  /** Limits of the tables of bodies, but for the usual ones. */
+  readonly ring?: RingLimits;
 }
 
 /** The relay queue in the database that several nodes share. */
@@ -69,6 +71,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   readonly #acceptance: DatabaseAcceptance;
   readonly #search: EntrySearch;
   readonly #mutations: EntryMutations;
+  readonly #bodies: BodyReader;
+  readonly #ring: BodyRing;
   readonly #watch: ClockWatch;
   readonly #outcomes = new OutcomeListeners();
   readonly #undo: (() => void)[] = [];
@@ -76,7 +80,6 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   #size = 0;
   #damaged = 0;
   #scannedAt = -Infinity;
-  #sweptAt = -Infinity;
   #counted: Promise<QueueStatistics> | undefined;
   #countedAt = -Infinity;
   #fault: string | undefined;
@@ -99,6 +102,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     });
     this.#search = new EntrySearch(cluster.database, () => cluster.clock.now());
     this.#mutations = new EntryMutations({ database: cluster.database, search: this.#search, committed });
+    this.#bodies = new BodyReader(cluster.database);
+    this.#ring = new BodyRing(cluster.database, input.log, input.ring ?? usualRing);
     this.#watch = new ClockWatch(cluster.clock);
     this.#undo.push(
       cluster.onRing('due', (names) => {
@@ -159,39 +164,12 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     return this.#outcomes.add(listener);
   }
 
-  async open(uid: string): Promise<Readable> {
-    const { database } = this.#input.cluster;
-    const [first] = await database.query<{ id: string; data: Buffer; parts: number }>(
-      'bodies',
-      `select b.id, b.data, (select count(*)::int from postern.body p where p.id = b.id) as parts
-       from postern.entry e join postern.body b on b.id = e.body where e.uid = $1 and b.part = 0`,
-      [uid],
-    );
-    if (first === undefined) throw problem('not-found', 'There is no such message in the queue.');
-    const read = async function* (): AsyncGenerator<Buffer> {
-      yield first.data;
-      for (let part = 1; part < first.parts; part += 1) {
-        const [next] = await database.query<{ data: Buffer }>(
-          'bodies',
-          'select data from postern.body where id = $1 and part = $2',
-          [first.id, part],
-        );
-        if (next === undefined) throw problem('not-found', 'The message has left the queue.');
-        yield next.data;
-      }
-    };
-    return Readable.from(read());
+  open(uid: string): Promise<Readable> {
+    return this.#bodies.open(uid);
   }
 
-  async bytes(uid: string): Promise<Buffer | undefined> {
-    const rows = await this.#input.cluster.database.query<{ data: Buffer }>(
-      'bodies',
-      `select b.data from postern.entry e join postern.body b on b.id = e.body where e.uid = $1 and b.part < 2
-       order by b.part`,
-      [uid],
-    );
-    if (rows.length === 0) throw problem('not-found', 'There is no such message in the queue.');
-    return rows.length === 1 ? rows[0]?.data : undefined;
+  bytes(uid: string): Promise<Buffer | undefined> {
+    return this.#bodies.bytes(uid);
   }
 
   async find(uid: string): Promise<Entry | undefined> {
@@ -341,7 +319,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     this.#watch.look();
     await this.#age(now);
     if (this.#watch.isSteady) await this.#forgetFinished(now - this.#bounds.keepFinishedMs);
-    await this.#sweepBodies();
+    await this.#ring.turn();
   }
 
   async #age(now: number): Promise<void> {
@@ -377,19 +355,6 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
         returning uid)
       delete from postern.recipient r using gone where r.uid = gone.uid returning gone.uid`;
     while ((await this.#input.cluster.database.query('settle', text, [Math.floor(before)])).length > 0);
-  }
-
-  /** Removes the parts of messages whose node died before it accepted them. */
-  async #sweepBodies(): Promise<void> {
-    const { database, clock } = this.#input.cluster;
-    if (clock.monotonic() - this.#sweptAt < sweepMs) return;
-    this.#sweptAt = clock.monotonic();
-    await database.query(
-      'bodies',
-      `delete from postern.body where id in (
-         select b.id from postern.body b where b.part = 1 and b.stored_at < clock_timestamp() - interval '1 day'
-         and not exists (select 1 from postern.entry e where e.body = b.id) limit 1000)`,
-    );
   }
 
   bound(bounds: QueueBounds): void {
