@@ -1,3 +1,4 @@
+import { clusterTables } from './cluster-tables.js';
 import { http } from './http.js';
 import { instrumentation } from './instrumentation.js';
 import { mailbox } from './mailbox.js';
@@ -27,6 +28,7 @@ const benchmarks: Readonly<Record<string, (args: readonly string[]) => Promise<v
   setup,
   instrumentation,
   soak,
+  'cluster-tables': clusterTables,
 };
 
 const [name = 'receive', ...args] = process.argv.slice(2);

@@ -47,6 +47,8 @@ import { Turns } from './turns.js';
 /** Entries of one transaction. */
 const together = 250;
 const scanMs = 30_000;
+/** Older ones are forgotten, though it may be before their time. */
+const maxFinished = 100_000;
 /** With more entries the statistics of all are counted every `scanMs`. */
 const maxCountedAnew = 5000;
 
@@ -349,12 +351,20 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
   }
 
   async #forgetFinished(before: number): Promise<void> {
+    const { database } = this.#input.cluster;
+    const [oldest] = await database.query<{ finished_at: string }>(
+      'settle',
+      `select finished_at from postern.entry where finished_at is not null
+       order by finished_at desc offset $1 limit 1`,
+      [maxFinished],
+    );
     const text = `with gone as (
         delete from postern.entry where uid in (
           select uid from postern.entry where finished_at < $1 and notices is null order by finished_at limit 1000)
         returning uid)
       delete from postern.recipient r using gone where r.uid = gone.uid returning gone.uid`;
-    while ((await this.#input.cluster.database.query('settle', text, [Math.floor(before)])).length > 0);
+    const from = Math.max(before, Number(oldest?.finished_at ?? 0));
+    while ((await database.query('settle', text, [Math.floor(from)])).length > 0);
   }
 
   bound(bounds: QueueBounds): void {
