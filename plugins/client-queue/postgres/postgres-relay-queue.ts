@@ -320,7 +320,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
     await this.catchUp();
     this.#watch.look();
     await this.#age(now);
-    if (this.#watch.isSteady) await this.#forgetFinished(now - this.#bounds.keepFinishedMs);
+    await this.#forgetFinished(this.#watch.isSteady ? now - this.#bounds.keepFinishedMs : 0);
     await this.#ring.turn();
   }
 
@@ -356,7 +356,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue {
       'settle',
       `select finished_at from postern.entry where finished_at is not null
        order by finished_at desc offset $1 limit 1`,
-      [maxFinished],
+      [maxFinished - 1],
     );
     const text = `with gone as (
         delete from postern.entry where uid in (

@@ -141,8 +141,11 @@ describe('the tables of bodies', { skip: skipWithout('postgres') }, () => {
     await slow.query("insert into postern.body (table_number, id, part, data) values (0, 'slow', 0, 'text')");
     await ask("delete from postern.recipient; delete from postern.entry where uid = 'model'");
     await ring.turn();
-    await ring.turn();
+    const turned = ring.turn();
+    const waiting = "select 1 from pg_locks where relation = 'postern.body_0'::regclass and not granted";
+    await untilTrue('it waits for the table', async () => (await slow.query(waiting)).rowCount === 1);
     await slow.query('commit');
+    await turned;
     await ring.turn();
     assert.equal(await ask("select count(*) from postern.body where id = 'slow'"), '1');
   });
