@@ -15,7 +15,7 @@ import { Postgres } from '../test/support/postgres.js';
 import { median, printTable } from './table.js';
 
 /** One second is a minute of the day: pauses of the ring, of retries and of housekeeping. Milliseconds. */
-const ring = { openMs: 10_000, maxBytes: 2 ** 31, restMs: 5000 };
+const ring = { openMs: 10_000, maxBytes: 2 ** 31, restMs: 5000, fewEntries: 33 };
 const retryMs = 5000;
 const housekeepingMs = 500;
 /** Messages that may wait to be sent. */

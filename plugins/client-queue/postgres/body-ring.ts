@@ -8,9 +8,16 @@ export interface RingLimits {
   readonly maxBytes: number;
   /** A table is not emptied sooner after it was closed. */
   readonly restMs: number;
+  /** So few entries do not keep a table: their bodies move. More do while another one is empty. */
+  readonly fewEntries: number;
 }
 
-export const usualRing: RingLimits = { openMs: 600_000, maxBytes: 2 * 1024 ** 3, restMs: 300_000 };
+export const usualRing: RingLimits = {
+  openMs: 600_000,
+  maxBytes: 2 * 1024 ** 3,
+  restMs: 300_000,
+  fewEntries: 2000,
+};
 
 /** Entries of one transaction whose bodies move, and the bytes of these. */
 const together = 500;
@@ -45,19 +52,21 @@ export class BodyRing {
 
   /** Empties tables that are needed no more, and opens the next one when it is time. Called at intervals. */
   async turn(): Promise<void> {
-    const { restMs, openMs, maxBytes } = this.#limits;
-    const tables = await this.#database.query<{ number: number; is_empty: boolean; is_named: boolean }>(
+    const { restMs, openMs, maxBytes, fewEntries } = this.#limits;
+    const tables = await this.#database.query<{ number: number; is_empty: boolean; entries: number }>(
       'pages',
       `select number, opened_at is null as is_empty,
-         exists (select from postern.entry where body_table = number) as is_named
+         (select count(*)::int from (select from postern.entry where body_table = number limit $2) named) as entries
        from postern.body_table
        where opened_at is null or closed_at <= clock_timestamp() - $1 * interval '1 millisecond' order by closed_at`,
-      [restMs],
+      [restMs, fewEntries + 1],
     );
     const closed = tables.filter((one) => !one.is_empty);
     let hasEmpty = closed.length < tables.length;
-    for (const { number, is_named: isNamed } of closed) {
-      if (!isNamed && (await this.#empty(number))) hasEmpty = true;
+    for (const { number, entries } of closed) {
+      if (entries > fewEntries) continue;
+      if (entries > 0) await this.#move(number);
+      if (await this.#empty(number)) hasEmpty = true;
     }
     const [oldest] = closed;
     if (!hasEmpty && oldest !== undefined) {
@@ -85,16 +94,20 @@ export class BodyRing {
   async #empty(number: number): Promise<boolean> {
     try {
       return await this.#database.transaction('pages', async (sql) => {
-        await sql.query("set local lock_timeout = '200ms'");
-        await sql.query(`lock table postern.body_${number} in access exclusive mode`);
-        const emptied = await sql.query(
-          `update postern.body_table set opened_at = null, closed_at = null
-           where number = $1 and closed_at <= clock_timestamp() - $2 * interval '1 millisecond'
-             and not exists (select from postern.entry where body_table = $1) returning number`,
+        // Of several that would empty it one does, and nobody a table that is open again.
+        const closed = await sql.query(
+          `select from postern.body_table
+           where number = $1 and closed_at <= clock_timestamp() - $2 * interval '1 millisecond' for update skip locked`,
           [number, this.#limits.restMs],
         );
-        if (emptied.length > 0) await sql.query(`truncate postern.body_${number}`);
-        return emptied.length > 0;
+        if (closed.length === 0) return false;
+        await sql.query("set local lock_timeout = '200ms'");
+        await sql.query(`lock table postern.body_${number} in access exclusive mode`);
+        const named = await sql.query('select from postern.entry where body_table = $1 limit 1', [number]);
+        if (named.length > 0) return false;
+        await sql.query(`truncate postern.body_${number}`);
+        await sql.query('update postern.body_table set opened_at = null, closed_at = null where number = $1', [number]);
+        return true;
       });
     } catch (error) {
       if ((error as { readonly code?: unknown }).code !== lockHeld) throw error;

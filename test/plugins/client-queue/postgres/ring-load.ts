@@ -13,7 +13,7 @@ import { memoryMessage } from '../../../kit/relay-queue/harness.js';
 import { nodeOf } from '../../cluster/cluster-fixture.js';
 
 /** Every table is full, old and rested at once. */
-export const hurriedRing = { openMs: 0, maxBytes: 0, restMs: 0 };
+const hurriedRing = { openMs: 0, maxBytes: 0, restMs: 0, fewEntries: 0 };
 
 /** A message that can be told from all others by its uid: small, or of several parts. */
 export function bodyOf(uid: string): string {
@@ -39,12 +39,13 @@ export async function openHurried({ node, ...server }: LoadInput) {
   const { log, sentences } = rememberingLog();
   const bounds = { keepFinishedMs: 86_400_000, maxEntries: 1_000_000 };
   const queue = new PostgresRelayQueue({ cluster, log, bounds, maxWaitMs: 10_000, random: () => 0, ring: hurriedRing });
-  const ring = new BodyRing(cluster.database, log, hurriedRing);
+  const ringOf = (fewEntries: number) => new BodyRing(cluster.database, log, { ...hurriedRing, fewEntries });
+  const ring = ringOf(0);
   const close = async (): Promise<void> => {
     await queue.close();
     await cluster.leave();
   };
-  return { cluster, queue, ring, sentences, close };
+  return { queue, ring, ringOf, sentences, close };
 }
 
 /** What has happened to a message: one that was `accepted` is never lost, and `damaged` is none. */
@@ -52,7 +53,8 @@ export type Said = readonly [what: 'accepted' | 'delivered' | 'damaged', uid: st
 
 /** Takes mail in, reads each message that it claims, and delivers or defers it, while the ring turns. */
 export async function load(input: LoadInput, say: (said: Said) => void, isOver: () => boolean): Promise<void> {
-  const { queue, ring, close } = await openHurried(input);
+  const { queue, ring, ringOf, close } = await openHurried(input);
+  const eager = ringOf(3);
   const accept = async (): Promise<void> => {
     const uid = uniqueId();
     const to = [`a@${uid.charCodeAt(uid.length - 1) % 5}.example`];
@@ -82,7 +84,11 @@ export async function load(input: LoadInput, say: (said: Said) => void, isOver: 
       });
     }
   };
-  await Promise.all([...[accept, accept, accept, send].map(again), again(() => ring.turn())]);
+  await Promise.all([
+    ...[accept, accept, accept, send].map(again),
+    again(() => ring.turn()),
+    again(() => eager.turn()),
+  ]);
   await close();
 }
 
