@@ -12,6 +12,7 @@ import { newEntry, settlement } from '../test/kit/relay-queue/entries.js';
 import { memoryMessage } from '../test/kit/relay-queue/harness.js';
 import type { Ending } from '../test/support/ending.js';
 import { Postgres } from '../test/support/postgres.js';
+import { processorSeconds } from './processor-time.js';
 import { median, printTable } from './table.js';
 
 /** One second is a minute of the day: pauses of the ring, of retries and of housekeeping. Milliseconds. */
@@ -76,13 +77,14 @@ interface Load {
 interface Claim {
   readonly at: number;
   readonly ms: number;
+  readonly leases: number;
 }
 
 class Day {
   readonly #server: Postgres;
   readonly #load: Load;
   readonly #claims: Claim[] = [];
-  readonly #looks: Look[] = [];
+  readonly #looks: (Look & { readonly at: number })[] = [];
   #accepted = 0;
   #done = 0;
   #deferred = 0;
@@ -120,7 +122,7 @@ class Day {
     };
     await Promise.all([
       every(housekeepingMs, () => queue.housekeep(node.clock.now())),
-      every(2000, async () => this.#looks.push(await look(this.#server))),
+      every(2000, async () => this.#looks.push({ at: this.#elapsed(begun), ...(await look(this.#server)) })),
       every(0, () => this.#send(queue, { now: node.clock.now(), begun })),
       ...Array.from({ length: acceptors }, () => every(0, () => this.#accept(queue, begun))),
     ]);
@@ -148,7 +150,7 @@ class Day {
     const asked = performance.now();
     const leases = await queue.claim({ now, limit: 100, leaseMs: 600_000, room: () => 10 });
     if (leases.length === 0) return void (await pause(10));
-    this.#claims.push({ at: this.#elapsed(begun), ms: performance.now() - asked });
+    this.#claims.push({ at: this.#elapsed(begun), ms: performance.now() - asked, leases: leases.length });
     await Promise.all(
       leases.map(async (lease) => {
         await queue.bytes(lease.uid);
@@ -171,8 +173,14 @@ class Day {
   #print(): void {
     const { seconds } = this.#load;
     const claimsOf = (from: number, to: number): string => {
-      const those = this.#claims.filter(({ at }) => at >= from * seconds && at < to * seconds);
-      return `${median(those.map(({ ms }) => ms)).toFixed(1)} ms`;
+      const isIn = ({ at }: { readonly at: number }): boolean => at >= from * seconds && at < to * seconds;
+      const those = this.#claims.filter(isIn);
+      const looks = this.#looks.filter(isIn);
+      const used = (looks.at(-1)?.claimSeconds ?? 0) - (looks[0]?.claimSeconds ?? 0);
+      const leases = those
+        .filter(({ at }) => at >= (looks[0]?.at ?? 0) && at < (looks.at(-1)?.at ?? 0))
+        .reduce((sum, one) => sum + one.leases, 0);
+      return `${((used / leases) * 1e6).toFixed(0)} µs; ${median(those.map(({ ms }) => ms)).toFixed(0)} ms`;
     };
     const later = this.#looks.slice(Math.floor(this.#looks.length / 10));
     const most = (of: (one: Look) => number): number => Math.max(...later.map(of));
@@ -190,9 +198,9 @@ class Day {
           [`${name}, at most`, formatBytes(most((one) => one.bytes.get(name) ?? 0))],
           [`${name}, dead rows at the end`, `${last?.dead.get(name) ?? 0}`],
         ]),
-        ['a claim of 100, median: first tenth', claimsOf(0, 0.1)],
-        ['middle', claimsOf(0.45, 0.55)],
-        ['last tenth', claimsOf(0.9, 1)],
+        ['processor time of PostgreSQL for a claimed message; median of a claim: first fifth', claimsOf(0, 0.2)],
+        ['middle', claimsOf(0.4, 0.6)],
+        ['last fifth', claimsOf(0.8, 1)],
       ],
     );
   }
@@ -206,6 +214,8 @@ interface Look {
   readonly ringBytes: number;
   readonly bytes: ReadonlyMap<string, number>;
   readonly dead: ReadonlyMap<string, number>;
+  /** Processor time of the connection that claims. */
+  readonly claimSeconds: number;
 }
 
 async function look(server: Postgres): Promise<Look> {
@@ -218,11 +228,13 @@ async function look(server: Postgres): Promise<Look> {
     const [name = '', heap, bytes, dead] = line.split('|');
     return { name, heap: Number(heap), bytes: Number(bytes), dead: Number(dead) };
   });
+  const pid = await server.psql("select pid from pg_stat_activity where application_name = 'postern/bench/claim'");
   const used = rows.filter(({ name, heap }) => /^body_\d$/.test(name) && heap > 0);
   return {
     ring: used.length,
     ringBytes: used.reduce((sum, { bytes }) => sum + bytes, 0),
     bytes: new Map(rows.map(({ name, bytes }) => [name, bytes])),
     dead: new Map(rows.map(({ name, dead }) => [name, dead])),
+    claimSeconds: processorSeconds(Number(pid)),
   };
 }

@@ -30,6 +30,7 @@ const lockHeld = '55P03';
 /**
  * The tables of young bodies, `postern.body_0` to `body_7`. One is open: new bodies go there. Closed ones are emptied by
  * TRUNCATE when no entry names them, so that a body that is done leaves nothing behind for vacuum.
+ * Entries are asked for in the order of an index: statistics, which are always old, would lead past it.
  *
  * Each step asks in its own transaction what it depends on, so it does not matter who does it, how late, and how many at
  * a time. Nothing that was accepted is lost:
@@ -56,7 +57,9 @@ export class BodyRing {
     const tables = await this.#database.query<{ number: number; is_empty: boolean; entries: number }>(
       'pages',
       `select number, opened_at is null as is_empty,
-         (select count(*)::int from (select from postern.entry where body_table = number limit $2) named) as entries
+         (select count(*)::int from (
+           select from postern.entry where body_table >= number and body_table <= number and body_table < ${oldTable}
+           order by body_table, uid limit $2) named) as entries
        from postern.body_table
        where opened_at is null or closed_at <= clock_timestamp() - $1 * interval '1 millisecond' order by closed_at`,
       [restMs, fewEntries + 1],
@@ -103,7 +106,10 @@ export class BodyRing {
         if (closed.length === 0) return false;
         await sql.query("set local lock_timeout = '200ms'");
         await sql.query(`lock table postern.body_${number} in access exclusive mode`);
-        const named = await sql.query('select from postern.entry where body_table = $1 limit 1', [number]);
+        const named = await sql.query(
+          'select from postern.entry where body_table >= $1 and body_table <= $1 order by body_table, uid limit 1',
+          [number],
+        );
         if (named.length > 0) return false;
         await sql.query(`truncate postern.body_${number}`);
         await sql.query('update postern.body_table set opened_at = null, closed_at = null where number = $1', [number]);
@@ -124,8 +130,9 @@ export class BodyRing {
         const named = await sql.query<{ uid: string; body: string }>(
           `select uid, body from (
              select uid, body, sum(size) over (order by uid) - size as before from (
-               select uid, body, size from postern.entry where body_table = $1 and uid > $2 order by uid limit $3
-               for update skip locked) locked) chosen
+               select uid, body, size from postern.entry
+               where (body_table, uid) > ($1::smallint, $2::text) and body_table <= $1
+               order by body_table, uid limit $3 for update skip locked) locked) chosen
            where before < $4 order by uid`,
           [number, from, together, bytesTogether],
         );
