@@ -54,21 +54,22 @@ export class BodyRing {
   /** Empties tables that are needed no more, and opens the next one when it is time. Called at intervals. */
   async turn(): Promise<void> {
     const { restMs, openMs, maxBytes, fewEntries } = this.#limits;
-    const tables = await this.#database.query<{ number: number; is_empty: boolean; entries: number }>(
+    const tables = await this.#database.query<{ number: number; is_empty: boolean }>(
       'pages',
-      `select number, opened_at is null as is_empty,
-         (select count(*)::int from (
-           select from postern.entry where body_table >= number and body_table <= number and body_table < ${oldTable}
-           order by body_table, uid limit $2) named) as entries
-       from postern.body_table
+      `select number, opened_at is null as is_empty from postern.body_table
        where opened_at is null or closed_at <= clock_timestamp() - $1 * interval '1 millisecond' order by closed_at`,
-      [restMs, fewEntries + 1],
+      [restMs],
     );
     const closed = tables.filter((one) => !one.is_empty);
     let hasEmpty = closed.length < tables.length;
-    for (const { number, entries } of closed) {
-      if (entries > fewEntries) continue;
-      if (entries > 0) await this.#move(number);
+    for (const { number } of closed) {
+      const entries = await this.#database.query(
+        'pages',
+        `select from postern.entry where body_table >= $1 and body_table <= $1 order by body_table, uid limit $2`,
+        [number, fewEntries + 1],
+      );
+      if (entries.length > fewEntries) continue;
+      if (entries.length > 0) await this.#move(number);
       if (await this.#empty(number)) hasEmpty = true;
     }
     const [oldest] = closed;

@@ -239,9 +239,9 @@ describe('the tables of bodies', { skip: skipWithout('postgres') }, () => {
       await closed;
     };
     const children = new Map(['mx1', 'mx2'].map((node) => [node, start(node)]));
-    atEnd(t, () =>
-      Promise.all([...children.values()].map((child) => void child.kill('SIGKILL'))).then(() => undefined),
-    );
+    atEnd(t, () => {
+      for (const child of children.values()) child.kill('SIGKILL');
+    });
     for (let event = 0; event < 8; event += 1) {
       const most = heard.accepted.size + 30 + 17 * (event % 3);
       await untilTrue('more is accepted', () => heard.accepted.size >= most, 60_000);
