@@ -26,7 +26,7 @@ const acceptors = 32;
 const body = `Subject: of five kilobytes\r\n\r\n${`${'0123456789'.repeat(7)}\r\n`.repeat(70)}`;
 
 /**
- * `npm run bench -- cluster-tables [--seconds 480] [--rate 200] [--hold]`: the tables of a cluster behind a day, of which a
+ * `npm run bench -- cluster-tables [--seconds 480] [--rate 200] [--hold]`: the tables of a cluster over a day, of which a
  * second is a minute. One message of 20 is deferred once, one of 200 for longer than the ring. `--hold` leaves a snapshot
  * open. Nothing is forced to the disk: sizes do not depend on it.
  */
