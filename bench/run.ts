@@ -1,3 +1,4 @@
+import { clusterTables } from './cluster-tables.js';
 import { http } from './http.js';
 import { instrumentation } from './instrumentation.js';
 import { mailbox } from './mailbox.js';
@@ -30,6 +31,7 @@ const benchmarks: Readonly<Record<string, readonly [run: Benchmark, quick: reado
   setup: [setup, []],
   instrumentation: [instrumentation, ['--quick']],
   processes: [processes, ['--rounds', '2']],
+  'cluster-tables': [clusterTables, []],
   soak: [soak, ['--minutes', '1']],
 };
 

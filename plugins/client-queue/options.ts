@@ -170,7 +170,7 @@ export const ClientQueueOptions = z.strictObject({
     .min(0)
     .default(604_800)
     .describe(
-      'Finished entries can be looked up for so long, the newest 20,000 at most: each takes 1.5 to 2.5 KB of memory. Seconds.',
+      'Finished entries can be looked up for so long, the newest 20,000 at most: each takes 1.5 to 2.5 KB of memory. In a cluster the newest 100,000, in the database. Seconds.',
     ),
   quarantineSeconds: z
     .int()

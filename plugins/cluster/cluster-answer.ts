@@ -39,6 +39,7 @@ const DatabaseAnswer = z.object({
       deadRows: z.number().describe('Estimated; vacuum removes them'),
     }),
   ),
+  presentBodyTable: z.string().nullable().describe('The one of them that new messages go to'),
   oldestSnapshot: z
     .object({
       seconds: z.number().nullable(),

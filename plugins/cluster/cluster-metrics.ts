@@ -1,6 +1,6 @@
 import type { PluginContext } from '../../core/plugin.js';
 import type { ClusterNode } from './node.js';
-import { askFor, readNodes, readOldestSnapshot, readTables } from './server-state.js';
+import { askFor, readNodes, readOldestSnapshot, readTables, type TableState } from './server-state.js';
 
 const readSeconds = 15;
 
@@ -8,7 +8,7 @@ const readSeconds = 15;
 interface Figures {
   readonly states: ReadonlyMap<string, number>;
   readonly snapshotSeconds: number;
-  readonly deadRows: ReadonlyMap<string, number>;
+  readonly tables: readonly TableState[];
 }
 
 /**
@@ -53,7 +53,12 @@ export function exportMetrics(
   const dead = 'Dead rows in the tables of the database, estimated; the same at each node.';
   metrics.gauge('cluster_dead_tuples', dead, ['table'], (gauge) => {
     gauge.reset();
-    for (const [table, count] of figures?.deadRows ?? []) gauge.set({ table }, count);
+    for (const { table, deadRows } of figures?.tables ?? []) gauge.set({ table }, deadRows);
+  });
+  const size = 'Size of the tables of the database, with indexes; the same at each node.';
+  metrics.gauge('cluster_table_bytes', size, ['table'], (gauge) => {
+    gauge.reset();
+    for (const { table, bytes } of figures?.tables ?? []) gauge.set({ table }, bytes);
   });
 }
 
@@ -62,10 +67,9 @@ async function readFigures(node: ClusterNode, sessionSeconds: number): Promise<F
   const states = new Map(['up', 'draining', 'silent', 'dead'].map((state) => [state, 0]));
   for (const { state } of await readNodes(ask, sessionSeconds)) states.set(state, (states.get(state) ?? 0) + 1);
   const oldest = await readOldestSnapshot(ask);
-  const tables = await readTables(ask);
   return {
     states,
     snapshotSeconds: oldest?.seconds ?? 0,
-    deadRows: new Map(tables.map(({ table, deadRows }) => [table, deadRows])),
+    tables: await readTables(ask),
   };
 }

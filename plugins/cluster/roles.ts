@@ -1,5 +1,6 @@
 import { createHash, createHmac, pbkdf2Sync } from 'node:crypto';
 import pg from 'pg';
+import { ringTables } from './schema.js';
 
 const { escapeIdentifier, escapeLiteral } = pg;
 
@@ -51,6 +52,7 @@ export function grantsScript(app: string): string {
   return `
 grant select, insert, update, delete on all tables in schema postern to ${role};
 revoke insert, update, delete on postern.schema from ${role};
+grant truncate on ${ringTables.join(', ')} to ${role};
 grant usage on all sequences in schema postern to ${role};
 grant select on postern.schema, postern.session, postern.recipient, postern.duty to ${readRole};
 grant select (uid, revision, sender, subject, message_id, size, queued_at, expires_at, last_attempt, finished_at, hold,

@@ -9,6 +9,13 @@ interface SchemaVersion {
   readonly script: string;
 }
 
+/** Of young bodies. The servers may empty them. */
+export const ringTables = [0, 1, 2, 3, 4, 5, 6, 7].map((number) => `postern.body_${number}`);
+
+const ringTable = (name: string, number: number): string =>
+  `create table ${name} partition of postern.body for values in (${number})
+  with (autovacuum_enabled = false, toast.autovacuum_enabled = false);`;
+
 /** In their order, from version 1. */
 export const schemaVersions: readonly SchemaVersion[] = [
   {
@@ -58,12 +65,14 @@ create table postern.entry (
   notice_turn bigint,
   history text not null default '[]',
   envelope text not null,
-  -- Key of its message.
-  body text not null
+  -- Key of its message, and its table until it is needed no more: 0 to 7 in the ring, 8 behind it.
+  body text not null,
+  body_table smallint
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 create index entry_queued on postern.entry (queued_at, uid) where finished_at is null;
 create index entry_finished on postern.entry (finished_at) where finished_at is not null;
 create index entry_ages on postern.entry (ages_at, uid) where ages_at is not null;
+create index entry_body_table on postern.entry (body_table, uid) where body_table < 8;
 create index entry_notices on postern.entry (notice_turn nulls first, uid) where notices is not null;
 
 -- States: 0 active, 1 deferred, 2 queued, 3 held, 4 bounced, 5 expired, 6 deleted, 7 delivered.
@@ -96,14 +105,23 @@ create index recipient_retry on postern.recipient (destination, due) where state
 create index recipient_suspect on postern.recipient (due) where state in (1, 2) and lane = 2;
 create index recipient_session on postern.recipient (session) where session is not null;
 
+-- Messages, in tables of which those of the ring are emptied as a whole.
 create table postern.body (
+  table_number smallint not null,
   id text not null,
   part int not null,
   data bytea not null,
-  stored_at timestamptz not null default clock_timestamp(),
-  primary key (id, part)
-);
+  primary key (table_number, id, part)
+) partition by list (table_number);
 alter table postern.body alter data set storage external;
+${ringTables.map(ringTable).join('\n')}
+create table postern.body_old partition of postern.body for values in (8);
+
+-- The ring: empty tables were not opened, one is open, closed ones wait to be emptied.
+create table postern.body_table (number smallint primary key, opened_at timestamptz, closed_at timestamptz);
+create unique index body_table_open on postern.body_table ((true)) where opened_at is not null and closed_at is null;
+insert into postern.body_table (number, opened_at)
+  select number, case number when 0 then clock_timestamp() end from generate_series(0, 7) number;
 
 -- Users. A removed one stays, so that the others learn of it.
 create table postern.revision (name text primary key, value bigint not null);

@@ -152,8 +152,9 @@ export interface TableState {
 /** Sizes with indexes; rows as the statistics of the database estimate them. */
 export async function readTables(ask: Ask): Promise<readonly TableState[]> {
   const rows = await ask<{ table: string; bytes: string; rows: string; dead: string }>(`
-    select relname as table, pg_total_relation_size(relid) as bytes, n_live_tup as rows, n_dead_tup as dead
-    from pg_stat_user_tables where schemaname = 'postern' order by 2 desc, 1`);
+    select s.relname as table, pg_total_relation_size(relid) as bytes, n_live_tup as rows, n_dead_tup as dead
+    from pg_stat_user_tables s join pg_class c on c.oid = relid and c.relkind = 'r'
+    where schemaname = 'postern' order by 2 desc, 1`);
   return rows.map(({ table, bytes, rows: live, dead }) => ({
     table,
     bytes: Number(bytes),
@@ -210,6 +211,8 @@ export interface DatabaseState {
   readonly synchronous: boolean;
   readonly standbys: readonly StandbyState[];
   readonly tables: readonly TableState[];
+  /** New messages go to this one of them. */
+  readonly presentBodyTable: string | null;
   readonly oldestSnapshot: Snapshot | null;
   readonly slots: readonly SlotState[];
 }
@@ -217,6 +220,9 @@ export interface DatabaseState {
 export async function readDatabase(ask: Ask, host: string): Promise<DatabaseState> {
   const [settings] = await ask<Settings>(settingsText);
   const [schema] = await ask<{ version: number }>('select max(version) as version from postern.schema');
+  const [present] = await ask<{ table: string }>(
+    `select 'body_' || number as table from postern.body_table where opened_at is not null and closed_at is null`,
+  );
   return {
     host,
     version: settings?.version ?? '',
@@ -224,6 +230,7 @@ export async function readDatabase(ask: Ask, host: string): Promise<DatabaseStat
     synchronous: (settings?.synchronous ?? '') !== '' && !['local', 'off'].includes(settings?.commit ?? ''),
     standbys: await readStandbys(ask),
     tables: await readTables(ask),
+    presentBodyTable: present?.table ?? null,
     oldestSnapshot: await readOldestSnapshot(ask),
     slots: await readSlots(ask),
   };

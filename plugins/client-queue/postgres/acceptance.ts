@@ -13,6 +13,16 @@ import type { Change } from '../queue/change.js';
 import type { WholeEntry } from '../queue/moving.js';
 import { Batches } from './batches.js';
 import {
+  deleteOldBodies,
+  insertBodies,
+  lostBodies,
+  oldTable,
+  partBytes,
+  presentTable,
+  type StoredParts,
+  storeParts,
+} from './bodies.js';
+import {
   envelopeText,
   lanes,
   LockedEntries,
@@ -28,8 +38,6 @@ import type { QueueMeter } from './queue-meter.js';
 import { changeDeps } from './settlements.js';
 import type { Turns } from './turns.js';
 
-/** Larger messages are written in parts before their entry. */
-const partBytes = 256 * 1024;
 const together = 64;
 const bytesTogether = 4 * 1024 * 1024;
 /** Messages that wait for a database that is away; further ones are refused at once. */
@@ -69,8 +77,11 @@ interface AcceptanceInput {
 
 interface Accepting {
   readonly entry: NewEntry;
-  /** The whole message, when it is small; else its parts are there. */
+  readonly message: SpooledMessage;
+  /** The whole message, when it is small. */
   readonly content: Buffer | undefined;
+  /** When it is large. */
+  readonly stored: StoredParts | undefined;
   /** Tells this entry from another one with its uid, and is the key of its body. */
   readonly birth: string;
   /** Of an entry that comes from another queue: what makes it what it was there. */
@@ -95,7 +106,8 @@ interface Waiting extends Accepting {
 const away = 'The queue cannot be written now; try again later.';
 const full = 'The queue has no room now; try again later.';
 
-type Accepted = 'new' | 'taken' | 'refused';
+/** `lost`: its parts are gone, and nothing was written. */
+type Accepted = 'new' | 'taken' | 'refused' | 'lost';
 
 /** Takes mail in: 250 may be sent when the transaction with the entry has committed. */
 export class DatabaseAcceptance {
@@ -153,43 +165,21 @@ export class DatabaseAcceptance {
     try {
       const entry = { ...given, size: message.size - message.traceOffset };
       const birth = uniqueId();
-      const content = await this.#content(birth, message).catch(async (error: unknown) => {
-        await this.#removeBody(uid, birth);
-        throw stateOf(error) === diskFull ? problem('storage-full', { detail: full, cause: error }) : error;
-      });
-      return this.#prepared({ entry, content, birth, changes });
+      const { traceOffset } = message;
+      const accepting = { entry, message, birth, changes };
+      // Of one that comes from another queue, and is finished, the message is no longer there.
+      if (changes.some(({ finishedAt = null }) => finishedAt !== null)) {
+        return this.#prepared({ ...accepting, content: undefined, stored: undefined });
+      }
+      if (entry.size > partBytes) {
+        return this.#prepared({ ...accepting, content: undefined, stored: await this.#store(birth, message) });
+      }
+      const content = message.memory?.(traceOffset) ?? (await buffer(message.open(traceOffset)));
+      return this.#prepared({ ...accepting, content, stored: undefined });
     } catch (error) {
       this.#preparing.delete(uid);
       throw error;
     }
-  }
-
-  /** The message if it is small; a larger one is stored. */
-  async #content(birth: string, message: SpooledMessage): Promise<Buffer | undefined> {
-    const size = message.size - message.traceOffset;
-    if (size <= partBytes)
-      return message.memory?.(message.traceOffset) ?? (await buffer(message.open(message.traceOffset)));
-    let part = 0;
-    let chunks: Buffer[] = [];
-    let bytes = 0;
-    const store = async (): Promise<void> => {
-      const data = Buffer.concat(chunks);
-      await this.#input.cluster.database.query(
-        'bodies',
-        'insert into postern.body (id, part, data) values ($1, $2, $3) on conflict (id, part) do nothing',
-        [birth, part, data],
-      );
-      part += 1;
-      chunks = [];
-      bytes = 0;
-    };
-    for await (const chunk of message.open(message.traceOffset) as AsyncIterable<Buffer>) {
-      chunks.push(chunk);
-      bytes += chunk.length;
-      if (bytes >= partBytes) await store();
-    }
-    if (bytes > 0) await store();
-    return undefined;
   }
 
   idle(): Promise<void> {
@@ -203,11 +193,7 @@ export class DatabaseAcceptance {
       commit: async () => {
         if (state !== 'prepared') throw problem('conflict', 'It was committed or taken back before.');
         state = 'ended';
-        const since = this.#input.cluster.clock.monotonic();
-        const accepted = await this.#batches
-          .add({ ...accepting, since })
-          .finally(() => this.#preparing.delete(entry.uid));
-        if (accepted !== 'new') await this.#removeBody(entry.uid, birth);
+        const accepted = await this.#accept(accepting).finally(() => this.#preparing.delete(entry.uid));
         if (accepted === 'refused') throw problem('unavailable', 'The queue cannot take this message.');
         if (accepted === 'taken') throw problem('conflict', 'There is such an entry already.');
         state = 'committed';
@@ -220,21 +206,36 @@ export class DatabaseAcceptance {
         this.#input.released(entry);
       },
       abort: async () => {
-        const before = state;
+        const wasCommitted = state === 'committed';
         this.#recent.delete(entry.uid);
         state = 'ended';
         this.#preparing.delete(entry.uid);
-        if (before === 'committed') await this.#withdraw(entry.uid, birth);
-        else if (before === 'prepared') await this.#removeBody(entry.uid, birth);
+        if (wasCommitted) await this.#withdraw(entry.uid, birth);
       },
     };
   }
 
-  /** Of a message that was not accepted here; another acceptance may have taken its entry over, with this body. */
-  async #removeBody(uid: string, birth: string): Promise<void> {
-    const text = `delete from postern.body where id = $1
-      and not exists (select 1 from postern.entry where uid = $2 and body = $1)`;
-    await this.#input.cluster.database.query('bodies', text, [birth, uid]).catch(() => undefined);
+  async #accept(accepting: Accepting): Promise<Accepted> {
+    const { entry, birth, message } = accepting;
+    const since = this.#input.cluster.clock.monotonic();
+    let { stored } = accepting;
+    for (;;) {
+      const accepted = await this.#batches.add({ ...accepting, stored, since });
+      if (accepted !== 'lost') return accepted;
+      stored = await this.#store(birth, message).catch(async (cause: unknown) => {
+        // An earlier commit, without an answer, may have happened.
+        await this.#doubt([{ uid: entry.uid, birth }]);
+        throw isProblem(cause) ? cause : problem('unavailable', { detail: away, cause });
+      });
+    }
+  }
+
+  async #store(birth: string, message: SpooledMessage): Promise<StoredParts> {
+    try {
+      return await storeParts(this.#input.cluster.database, birth, message);
+    } catch (error) {
+      throw stateOf(error) === diskFull ? problem('storage-full', { detail: full, cause: error }) : error;
+    }
   }
 
   /** Never rejects: what cannot be withdrawn now is withdrawn later. */
@@ -304,9 +305,8 @@ export class DatabaseAcceptance {
         this.#isAway = !isFull;
         isSent ||= !isProblem(error) && !isFull;
         if (isFull || cluster.clock.monotonic() + ms >= until) {
-          // A client that gets 451 sends it again: what has committed nevertheless is withdrawn, and so are its parts.
-          const doubts = items.filter(({ content }) => isSent || content === undefined);
-          await this.#doubt(doubts.map(({ entry: { uid }, birth }) => ({ uid, birth })));
+          // A client that gets 451 sends it again: what has committed nevertheless is withdrawn.
+          if (isSent) await this.#doubt(items.map(({ entry: { uid }, birth }) => ({ uid, birth })));
           if (isFull) throw problem('storage-full', { detail: full, cause: error });
           this.#isVain = true;
           throw problem('unavailable', { detail: away, cause: error });
@@ -321,7 +321,6 @@ export class DatabaseAcceptance {
     const [first] = items;
     if (items.length === 1 && first !== undefined) {
       this.#input.log.error({ uid: first.entry.uid, err: error }, 'the database refuses the text of a message');
-      await this.#removeBody(first.entry.uid, first.birth);
       throw problem('unavailable', { detail: 'The queue cannot take this message.', cause: error });
     }
     const middle = Math.ceil(items.length / 2);
@@ -338,21 +337,30 @@ export class DatabaseAcceptance {
     const { session } = cluster;
     if (session === undefined) throw problem('unavailable', 'This node has no session in the cluster now.');
     return cluster.database.transaction('accept', async (sql) => {
-      const fresh = await insertEntries(sql, items, session);
-      const births = new Map(fresh.map(({ uid, birth }) => [uid, birth]));
-      const taken = items.filter(({ entry }) => !births.has(entry.uid));
+      const lost = await lostBodies(sql, items);
+      const whole = items.filter(({ birth }) => !lost.has(birth));
+      if (whole.length === 0) return items.map(() => 'lost');
+      const fresh = new Map((await insertEntries(sql, whole, session)).map((row) => [row.uid, row]));
+      const births = new Map(Array.from(fresh.values(), ({ uid, birth }) => [uid, birth]));
+      const taken = whole.filter(({ entry }) => !fresh.has(entry.uid));
       if (taken.length > 0) for (const { uid, birth } of await takeOver(sql, taken)) births.set(uid, birth);
-      if (items.some(({ entry }) => !births.has(entry.uid))) {
+      if (whole.some(({ entry }) => !births.has(entry.uid))) {
         throw problem('unavailable', 'The session of this node has ended.');
       }
-      const isFresh = new Set(fresh.map(({ uid }) => uid));
-      const written = items.filter(({ entry }) => isFresh.has(entry.uid));
+      const written = whole.filter(({ entry }) => fresh.has(entry.uid));
       if (written.length > 0) {
         await insertRecipients(sql, written, { session, turns: this.#input.turns });
-        await insertBodies(sql, written);
+        const small = written.flatMap(({ entry: { uid }, birth: id, content }) => {
+          const table = fresh.get(uid)?.body_table;
+          return content === undefined || table === undefined ? [] : [{ table, id, content }];
+        });
+        await insertBodies(sql, small);
         await changeEntries(sql, written, cluster.clock.now());
       }
-      return items.map(({ entry, birth }): Accepted => (births.get(entry.uid) === birth ? 'new' : 'taken'));
+      return items.map(({ entry, birth }): Accepted => {
+        if (lost.has(birth)) return 'lost';
+        return births.get(entry.uid) === birth ? 'new' : 'taken';
+      });
     });
   }
 }
@@ -361,8 +369,8 @@ async function insertEntries(
   sql: SqlTransaction,
   items: readonly Accepting[],
   session: string,
-): Promise<readonly { readonly uid: string; readonly birth: string }[]> {
-  const columns = items.map(({ entry, birth }) => [
+): Promise<readonly { readonly uid: string; readonly birth: string; readonly body_table: number }[]> {
+  const columns = items.map(({ entry, birth, stored }) => [
     entry.uid,
     birth,
     entry.sender === null ? null : searchable(entry.sender),
@@ -376,15 +384,19 @@ async function insertEntries(
     entry.discardAt ?? null,
     Math.min(entry.expiresAt, entry.warnAt ?? Infinity, entry.discardAt ?? Infinity),
     envelopeText(entry),
-    birth,
+    stored?.table ?? null,
   ]);
   return sql.query(
     `insert into postern.entry (uid, birth, sender, subject, message_id, size, queued_at, expires_at, warn_at, hold,
-       discard_at, ages_at, envelope, body)
-     select u.* from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
-       $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::text[], $14::text[]) u
+       discard_at, ages_at, envelope, body, body_table)
+     select u.uid, u.birth, u.sender, u.subject, u.message_id, u.size, u.queued_at, u.expires_at, u.warn_at, u.hold,
+       u.discard_at, u.ages_at, u.envelope, u.birth, coalesce(u.body_table, ${presentTable})
+     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[],
+       $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::text[], $14::smallint[])
+       as u(uid, birth, sender, subject, message_id, size, queued_at, expires_at, warn_at, hold, discard_at, ages_at,
+         envelope, body_table)
      where exists (select 1 from postern.session where key = $15 and not dead)
-     on conflict (uid) do nothing returning uid, birth`,
+     on conflict (uid) do nothing returning uid, birth, body_table`,
     [...turned(columns), session],
   );
 }
@@ -439,14 +451,6 @@ async function insertRecipients(
   );
 }
 
-/** As single values: an array of bytes would be written as hexadecimal text. */
-async function insertBodies(sql: SqlTransaction, items: readonly Accepting[]): Promise<void> {
-  const small = items.flatMap(({ birth, content }) => (content === undefined ? [] : [[birth, content]]));
-  if (small.length === 0) return;
-  const places = small.map((_, index) => `($${2 * index + 1}, 0, $${2 * index + 2})`).join(', ');
-  await sql.query(`insert into postern.body (id, part, data) values ${places}`, small.flat());
-}
-
 async function changeEntries(sql: SqlTransaction, items: readonly Accepting[], now: number): Promise<void> {
   const changed = items.filter(({ changes }) => changes.length > 0);
   if (changed.length === 0) return;
@@ -469,8 +473,7 @@ async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promis
     [uid],
   );
   if (entry?.birth !== birth) {
-    if (entry?.body !== birth) await sql.query('delete from postern.body where id = $1', [birth]);
-    else await sql.query(releaseText, [uid]);
+    if (entry?.body === birth) await sql.query(releaseText, [uid]);
     return true;
   }
   const begun = await sql.query(
@@ -485,9 +488,14 @@ async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promis
 /** Entries that are locked. */
 async function remove(sql: SqlTransaction, uids: readonly string[]): Promise<void> {
   await sql.query('delete from postern.recipient where uid = any($1::text[])', [uids]);
-  await sql.query('delete from postern.body b using postern.entry e where e.uid = any($1::text[]) and b.id = e.body', [
-    uids,
-  ]);
+  const old = await sql.query<{ body: string }>(
+    `select body from postern.entry where uid = any($1::text[]) and body_table = ${oldTable}`,
+    [uids],
+  );
+  await deleteOldBodies(
+    sql,
+    old.map(({ body }) => body),
+  );
   await sql.query('delete from postern.entry where uid = any($1::text[])', [uids]);
 }
 

@@ -11,6 +11,7 @@ import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../q
 import { recipientOutcomes } from '../queue/ledger.js';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
 import { isWaiting, QueuedEntry, type RecipientRecord, statesByWeight } from '../queue/queued-entry.js';
+import { deleteOldBodies, oldTable } from './bodies.js';
 
 /** States are numbers in the table: the state of an entry is the least of its recipients. */
 export const numberOf = (state: EntryState): number => statesByWeight.indexOf(state);
@@ -52,6 +53,8 @@ interface EntryRow extends SqlRow {
   readonly notice_count: number;
   readonly history: string;
   readonly envelope: string;
+  readonly body: string;
+  readonly body_table: number | null;
 }
 
 interface RecipientRow extends SqlRow {
@@ -90,6 +93,8 @@ export interface StoredRows {
   readonly entry: QueuedEntry;
   readonly history: readonly Attempt[];
   readonly leases: readonly LeaseRow[];
+  /** Key of its body, when that lies in the table of old ones. */
+  readonly oldBody: string | undefined;
 }
 
 const History = z.array(StoredAttempt);
@@ -138,7 +143,7 @@ export async function readEntries(
   if (uids.length === 0) return [];
   const entries = await sql.query<EntryRow>(
     `select uid, revision, size, queued_at, expires_at, warn_at, last_attempt, finished_at, hold, hold_until, discard_at,
-       counts_from, pending, crashes, notices, notice_count, history, envelope
+       counts_from, pending, crashes, notices, notice_count, history, envelope, body, body_table
      from postern.entry where uid = any($1::text[]) order by uid ${lock === 'lock' ? 'for update' : ''}`,
     [uids],
   );
@@ -196,7 +201,8 @@ function storedOf(row: EntryRow, recipients: readonly RecipientRow[]): StoredRow
     at: those[0]?.claimedAt ?? entry.queuedAt,
     recipients: those.map(({ index }) => index),
   }));
-  return { entry, history: History.parse(JSON.parse(row.history)), leases };
+  const oldBody = row.body_table === oldTable ? row.body : undefined;
+  return { entry, history: History.parse(JSON.parse(row.history)), leases, oldBody };
 }
 
 function fillRecipient(recipient: RecipientRecord | undefined, row: RecipientRow): void {
@@ -298,11 +304,10 @@ export class LockedEntries {
     if (changed.length === 0) return;
     await writeEntries(sql, changed);
     await writeRecipients(sql, changed, now);
-    const done = changed.flatMap(({ rows: { entry } }) => (entry.isDone ? [entry.uid] : []));
-    if (done.length === 0) return;
-    await sql.query(
-      'delete from postern.body b using postern.entry e where e.uid = any($1::text[]) and b.id = e.body',
-      [done],
+    const done = changed.filter(({ rows: { entry } }) => entry.isDone);
+    await deleteOldBodies(
+      sql,
+      done.flatMap(({ rows: { oldBody } }) => oldBody ?? []),
     );
   }
 }
@@ -339,18 +344,20 @@ async function writeEntries(sql: SqlTransaction, changed: readonly Changed[]): P
       noticeCount,
       JSON.stringify([...history, ...attempts].slice(-keptAttempts)),
       agesAt(entry),
+      entry.isDone,
     ];
   });
   await sql.query(
     `update postern.entry e set revision = u.revision, expires_at = u.expires_at, warn_at = u.warn_at,
        last_attempt = u.last_attempt, finished_at = u.finished_at, hold = u.hold, hold_until = u.hold_until,
        discard_at = u.discard_at, counts_from = u.counts_from, pending = u.pending, crashes = u.crashes,
-       notices = u.notices, notice_count = u.notice_count, history = u.history, ages_at = u.ages_at
+       notices = u.notices, notice_count = u.notice_count, history = u.history, ages_at = u.ages_at,
+       body_table = case when u.done then null else e.body_table end
      from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],
        $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::smallint[], $13::text[], $14::int[], $15::text[],
-       $16::bigint[])
+       $16::bigint[], $17::boolean[])
        as u(uid, revision, expires_at, warn_at, last_attempt, finished_at, hold, hold_until, discard_at, counts_from,
-         pending, crashes, notices, notice_count, history, ages_at)
+         pending, crashes, notices, notice_count, history, ages_at, done)
      where e.uid = u.uid`,
     turned(columns),
   );

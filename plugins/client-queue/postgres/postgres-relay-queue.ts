@@ -35,6 +35,8 @@ import { changesTo, type MovableQueue, type MovedEntry, type WholeEntry } from '
 import { versionOf } from '../queue/queued-entry.js';
 import { Tally } from '../queue/statistics.js';
 import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
+import { BodyReader } from './bodies.js';
+import { BodyRing, type RingLimits, usualRing } from './body-ring.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
@@ -47,8 +49,8 @@ import { Turns } from './turns.js';
 /** Entries of one transaction. */
 const together = 250;
 const scanMs = 30_000;
-/** Bodies without an entry are looked for so often. */
-const sweepMs = 3_600_000;
+/** Older ones are forgotten, though it may be before their time. */
+const maxFinished = 100_000;
 /** With more entries the statistics of all are counted every `scanMs`. */
 const maxCountedAnew = 5000;
 
@@ -63,6 +65,8 @@ export interface PostgresQueueInput {
   /** Random integer below `limit`. */
   readonly random: (limit: number) => number;
   readonly meter?: QueueMeter;
+  /** Limits of the tables of bodies, but for the usual ones. */
+  readonly ring?: RingLimits;
 }
 
 /** The relay queue in the database that several nodes share. */
@@ -73,6 +77,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   readonly #acceptance: DatabaseAcceptance;
   readonly #search: EntrySearch;
   readonly #mutations: EntryMutations;
+  readonly #bodies: BodyReader;
+  readonly #ring: BodyRing;
   readonly #watch: ClockWatch;
   readonly #outcomes = new OutcomeListeners();
   readonly #undo: (() => void)[] = [];
@@ -80,7 +86,6 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   #size = 0;
   #damaged = 0;
   #scannedAt = -Infinity;
-  #sweptAt = -Infinity;
   #counted: Promise<QueueStatistics> | undefined;
   #countedAt = -Infinity;
   #fault: string | undefined;
@@ -103,6 +108,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     });
     this.#search = new EntrySearch(cluster.database, () => cluster.clock.now());
     this.#mutations = new EntryMutations({ database: cluster.database, search: this.#search, committed });
+    this.#bodies = new BodyReader(cluster.database);
+    this.#ring = new BodyRing(cluster.database, input.log, input.ring ?? usualRing);
     this.#watch = new ClockWatch(cluster.clock);
     this.#undo.push(
       cluster.onRing('due', (names) => {
@@ -163,39 +170,12 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     return this.#outcomes.add(listener);
   }
 
-  async open(uid: string): Promise<Readable> {
-    const { database } = this.#input.cluster;
-    const [first] = await database.query<{ id: string; data: Buffer; parts: number }>(
-      'bodies',
-      `select b.id, b.data, (select count(*)::int from postern.body p where p.id = b.id) as parts
-       from postern.entry e join postern.body b on b.id = e.body where e.uid = $1 and b.part = 0`,
-      [uid],
-    );
-    if (first === undefined) throw problem('not-found', 'There is no such message in the queue.');
-    const read = async function* (): AsyncGenerator<Buffer> {
-      yield first.data;
-      for (let part = 1; part < first.parts; part += 1) {
-        const [next] = await database.query<{ data: Buffer }>(
-          'bodies',
-          'select data from postern.body where id = $1 and part = $2',
-          [first.id, part],
-        );
-        if (next === undefined) throw problem('not-found', 'The message has left the queue.');
-        yield next.data;
-      }
-    };
-    return Readable.from(read());
+  open(uid: string): Promise<Readable> {
+    return this.#bodies.open(uid);
   }
 
-  async bytes(uid: string): Promise<Buffer | undefined> {
-    const rows = await this.#input.cluster.database.query<{ data: Buffer }>(
-      'bodies',
-      `select b.data from postern.entry e join postern.body b on b.id = e.body where e.uid = $1 and b.part < 2
-       order by b.part`,
-      [uid],
-    );
-    if (rows.length === 0) throw problem('not-found', 'There is no such message in the queue.');
-    return rows.length === 1 ? rows[0]?.data : undefined;
+  bytes(uid: string): Promise<Buffer | undefined> {
+    return this.#bodies.bytes(uid);
   }
 
   async find(uid: string): Promise<Entry | undefined> {
@@ -368,8 +348,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     await this.catchUp();
     this.#watch.look();
     await this.#age(now);
-    if (this.#watch.isSteady) await this.#forgetFinished(now - this.#bounds.keepFinishedMs);
-    await this.#sweepBodies();
+    await this.#forgetFinished(this.#watch.isSteady ? now - this.#bounds.keepFinishedMs : 0);
+    await this.#ring.turn();
   }
 
   async #age(now: number): Promise<void> {
@@ -399,25 +379,20 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   }
 
   async #forgetFinished(before: number): Promise<void> {
+    const { database } = this.#input.cluster;
+    const [oldest] = await database.query<{ finished_at: string }>(
+      'settle',
+      `select finished_at from postern.entry where finished_at is not null
+       order by finished_at desc offset $1 limit 1`,
+      [maxFinished - 1],
+    );
     const text = `with gone as (
         delete from postern.entry where uid in (
           select uid from postern.entry where finished_at < $1 and notices is null order by finished_at limit 1000)
         returning uid)
       delete from postern.recipient r using gone where r.uid = gone.uid returning gone.uid`;
-    while ((await this.#input.cluster.database.query('settle', text, [Math.floor(before)])).length > 0);
-  }
-
-  /** Removes the parts of messages whose node died before it accepted them. */
-  async #sweepBodies(): Promise<void> {
-    const { database, clock } = this.#input.cluster;
-    if (clock.monotonic() - this.#sweptAt < sweepMs) return;
-    this.#sweptAt = clock.monotonic();
-    await database.query(
-      'bodies',
-      `delete from postern.body where id in (
-         select b.id from postern.body b where b.part = 1 and b.stored_at < clock_timestamp() - interval '1 day'
-         and not exists (select 1 from postern.entry e where e.body = b.id) limit 1000)`,
-    );
+    const from = Math.max(before, Number(oldest?.finished_at ?? 0));
+    while ((await database.query('settle', text, [Math.floor(from)])).length > 0);
   }
 
   bound(bounds: QueueBounds): void {

@@ -53,6 +53,7 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     await app.query("insert into postern.document (name, version, data) values ('x', 1, '')");
     await app.query("update postern.document set data = 'y'");
     await app.query('delete from postern.document');
+    await app.query('lock table postern.body_3 in access exclusive mode; truncate postern.body_3');
     for (const refused of [
       'create table postern.own (a int)',
       'create table public.own (a int)',
@@ -61,6 +62,8 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
       'drop table postern.entry',
       'alter table postern.entry add column own int',
       'truncate postern.entry',
+      'truncate postern.body',
+      'truncate postern.body_old',
       'update postern.schema set version = 9',
       "copy postern.body to '/tmp/own'",
       "select pg_read_file('/etc/passwd')",

@@ -24,7 +24,7 @@ interface NodeWishes {
 }
 
 /** A node over the template database; joins when it is told to. */
-export function nodeOf(server: Postgres, wishes: NodeWishes = {}) {
+export function nodeOf(server: Pick<Postgres, 'folder' | 'port'>, wishes: NodeWishes = {}) {
   const { node = 'mx1', instance = node, sessionMs = 2000, clock = systemClock, port } = wishes;
   const { log, sentences } = rememberingLog();
   const made = new ClusterNode({

@@ -59,12 +59,14 @@ describe('the page of a cluster', { skip: skipWithout('postgres') }, () => {
     assert.equal(shown?.['host'], server.folder);
     assert.equal(shown?.['synchronous'], false);
     const tables = shown['tables'] as { table: string }[];
-    assert.ok(tables.some(({ table }) => table === 'recipient'));
+    assert.ok(tables.some(({ table }) => table === 'recipient') && !tables.some(({ table }) => table === 'body'));
+    assert.equal(shown['presentBodyTable'], 'body_0');
     const { body: metrics } = await site.metrics.exposition.render('prometheus');
     assert.match(metrics, /^postern_cluster_database_up 1$/m);
     assert.match(metrics, /^postern_cluster_session_age_seconds [\d.]+$/m);
     assert.match(metrics, /^postern_cluster_fenced_total 0$/m);
     const page = await site.page('/cluster');
+    assert.match(page, /body_0<\/code> <span class="muted">new messages go here</);
     assert.match(page, /different versions/);
     assert.match(page, /data-tone="warn">0\.0\.0-other</);
     assert.match(page, /hx-trigger="every 5s"/);

@@ -39,7 +39,8 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     const text = await buffer(await harness.queue.open(uid));
     assert.ok(text.subarray(text.indexOf(head) + head.length).equals(Buffer.from(body)));
     await harness.queue.settle(lease, settlement(lease, 'delivered', { at: harness.clock.now() }));
-    assert.equal(await server.psql('select count(*) from postern.body', 'template'), '0');
+    const named = 'select count(*) from postern.entry where body_table is not null';
+    assert.equal(await server.psql(named, 'template'), '0');
   });
 
   test('mail is claimed beside 300,000 messages of a destination without room', async (t) => {
@@ -57,5 +58,21 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     const leases = await queue.claim({ now: clock.now(), limit: 100, leaseMs: 60_000, room });
     assert.deepEqual(leases.map(({ uid }) => uid).toSorted(), ['a', 'b', 'c']);
     await server.psql('truncate postern.recipient', 'template');
+  });
+
+  test('of finished entries the newest 100,000 are kept', async (t) => {
+    const { queue, clock } = await open(t);
+    await server.psql(
+      `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, finished_at, envelope, body)
+       select n, '', '', 1, 1, 1, ${clock.now()} - n, '', '' from generate_series(1, 102500) n;
+       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
+       select uid, 0, 'a@one.example', 'one.example', 7, 0, 0, 0 from postern.entry;
+       analyze postern.entry, postern.recipient`,
+      'template',
+    );
+    await queue.housekeep(clock.now());
+    const left = 'select count(*), max(e.uid::int) from postern.entry e join postern.recipient r using (uid)';
+    assert.equal(await server.psql(left, 'template'), '100000|100000');
+    await server.psql('truncate postern.entry, postern.recipient', 'template');
   });
 });
