@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import type pg from 'pg';
+import { pino } from 'pino';
 import { z } from 'zod';
 import { answered, type Command, type CommandInput, type Terminal } from '../../core/cli/command.js';
 import { withProgress } from '../../core/cli/terminal.js';
@@ -296,12 +297,25 @@ async function transfer(input: Input, direction: 'import' | 'export', loadMove: 
   const dryRun = input.flags?.has('dry-run') === true;
   const settings = ClusterOptions.parse(options);
   const { node = hostname } = settings;
+  const log = pino({ level: 'silent' });
   const instance = await nodeIdOf(data);
   const { transferQueue } = await import('./node-services.js');
   const counts = await withProgress('Looking at the queue', (show) => {
     const progress = (done: number, total: number): void =>
       show(`${formatNumber(done)} of ${pluralize(total, 'entry', 'entries')} done`);
-    return transferQueue({ settings, node, instance, version, clock, data, direction, dryRun, loadMove, progress });
+    return transferQueue({
+      settings,
+      log,
+      node,
+      instance,
+      version,
+      clock,
+      data,
+      direction,
+      dryRun,
+      loadMove,
+      progress,
+    });
   });
   const { moved, there, left } = counts;
   say(

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { pino } from 'pino';
 import type { MovedEntries, MoveQueue, QueueMove } from '../../core/contracts/cluster.js';
+import type { Log } from '../../core/log/log.js';
 import { startError } from '../../core/problem.js';
 import { ClusterNode } from './node.js';
 import type { ClusterSettings } from './options.js';
@@ -16,6 +16,7 @@ interface Transfer extends Omit<QueueMove, 'cluster'> {
   readonly node: string;
   readonly instance: string;
   readonly version: string;
+  readonly log: Log;
   readonly loadMove: LoadMove;
 }
 
@@ -24,9 +25,8 @@ interface Transfer extends Omit<QueueMove, 'cluster'> {
  *
  * @throws start error; of an export, while a node may send
  */
-export async function transferQueue({ settings, version, loadMove, ...given }: Transfer): Promise<MovedEntries> {
+export async function transferQueue({ settings, version, log, loadMove, ...given }: Transfer): Promise<MovedEntries> {
   const { node: name, instance, clock, data, direction, dryRun, progress } = given;
-  const log = pino({ level: 'silent' });
   const node = new ClusterNode({ settings, node: name, instance, clock, log, report: () => ({ version }) });
   try {
     const complaint = await node.complaint();
