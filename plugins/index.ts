@@ -17,7 +17,7 @@ import { users } from './users/index.js';
 /** The plugins that come with the server. */
 export const builtIns: readonly Plugin[] = [
   config,
-  clusterPlugin(async () => (await import('./client-queue/move-queue.js')).moveQueue),
+  clusterPlugin(async () => (await import('./client-queue/postgres/open-postgres-queue.js')).moveQueue),
   accounts,
   users,
   store,

@@ -1,11 +1,16 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import type pg from 'pg';
+import { pino } from 'pino';
 import { z } from 'zod';
 import { answered, type Command, type CommandInput, type Terminal } from '../../core/cli/command.js';
+import { withProgress } from '../../core/cli/terminal.js';
+import { nodeIdOf } from '../../core/host/data-folder.js';
+import { version } from '../../core/host/installation.js';
 import { startError, usageError } from '../../core/problem.js';
-import { formatBytes, pluralize, printable } from '../../core/text/format.js';
+import { formatBytes, formatNumber, pluralize, printable } from '../../core/text/format.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
-import type { ClusterSettings, DatabaseSettings } from './options.js';
+import { ClusterOptions, type ClusterSettings, type DatabaseSettings } from './options.js';
 import { ownVersion } from './schema.js';
 import type { LoadMove } from './queue-transfer.js';
 import { type Ask, forgetNode, setDraining } from './server-state.js';
@@ -284,10 +289,34 @@ const transferred = {
 } as const;
 
 async function transfer(input: Input, direction: 'import' | 'export', loadMove: LoadMove): Promise<void> {
-  const dryRun = input.flags?.has('dry-run') === true;
+  const { configuration, options, owner, clock } = input;
+  const { data, hostname } = configuration;
   databaseOf(input);
-  const { transferQueue } = await import('./queue-transfer.js');
-  const counts = await transferQueue(input, { direction, dryRun, loadMove });
+  if (owner !== undefined) throw startError(`A server runs over the data folder ${data}. Stop it, and repeat this.`);
+  if (!existsSync(data)) throw startError(`There is no data folder ${data}. Name it with --data or --config.`);
+  const dryRun = input.flags?.has('dry-run') === true;
+  const settings = ClusterOptions.parse(options);
+  const { node = hostname } = settings;
+  const log = pino({ level: 'silent' });
+  const instance = await nodeIdOf(data);
+  const { transferQueue } = await import('./node-services.js');
+  const counts = await withProgress('Looking at the queue', (show) => {
+    const progress = (done: number, total: number): void =>
+      show(`${formatNumber(done)} of ${pluralize(total, 'entry', 'entries')} done`);
+    return transferQueue({
+      settings,
+      log,
+      node,
+      instance,
+      version,
+      clock,
+      data,
+      direction,
+      dryRun,
+      loadMove,
+      progress,
+    });
+  });
   const { moved, there, left } = counts;
   say(
     input,

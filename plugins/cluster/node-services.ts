@@ -10,6 +10,7 @@ import { SharedAttempts } from './shared-attempts.js';
 import { NodeShares } from './site-shares.js';
 
 export { ClusterNode } from './node.js';
+export { transferQueue } from './queue-transfer.js';
 
 /** Changes that were not announced are found within this time. Seconds. */
 const lookSeconds = 30;

@@ -94,10 +94,7 @@ export const ListenerOptions = z
     const { fd, socket } = listener;
     if (fd !== undefined && socket !== undefined) complain('socket', 'give either fd or socket');
     if (listener.reusePort && !canReusePort()) {
-      complain(
-        'reusePort',
-        `this needs Node.js 22.12, 23.1 or newer, not ${process.versions.node}; or give socket`,
-      );
+      complain('reusePort', `this needs Node.js 22.12, 23.1 or newer, not ${process.versions.node}; or give socket`);
     }
     if (listener.reusePort && (fd !== undefined || socket !== undefined)) {
       complain('reusePort', 'a socket that was handed over is shared by whoever hands it over');

@@ -6,6 +6,8 @@ import { OutageLog } from './outage-log.js';
 import { PostgresRelayQueue } from './postgres-relay-queue.js';
 import { queueMeter } from './queue-meter.js';
 
+export { moveQueue } from './move-queue.js';
+
 /** A client that has sent its last dot waits ten minutes for the reply (RFC 5321 §4.5.3.2.6). */
 const maxWaitMs = 30_000;
 

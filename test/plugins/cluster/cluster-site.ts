@@ -16,7 +16,8 @@ import { atEnd, type Ending } from '../../support/ending.js';
 import type { Postgres } from '../../support/postgres.js';
 import { configurationOf, openPluginSite, type PluginSite } from '../plugin-site.js';
 
-export const loadMove = async () => (await import('../../../plugins/client-queue/move-queue.js')).moveQueue;
+export const loadMove = async () =>
+  (await import('../../../plugins/client-queue/postgres/open-postgres-queue.js')).moveQueue;
 
 export const superuserPassword = 'of the superuser';
 export const appPassword = "of the 'servers'";
