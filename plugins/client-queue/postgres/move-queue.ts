@@ -6,6 +6,7 @@ import type { MovedEntries, QueueMove } from '../../../core/contracts/cluster.js
 import { readOnlyFiles } from '../../../core/disk/file-layer.js';
 import { startError } from '../../../core/problem.js';
 import { CommitLog } from '../../../core/spool/commit-log.js';
+import { OutageLog } from './outage-log.js';
 import { PostgresRelayQueue } from './postgres-relay-queue.js';
 import type { FileRelayQueue } from '../queue/file-relay-queue.js';
 import { type MovableQueue, moveEntries } from '../queue/moving.js';
@@ -22,7 +23,15 @@ export async function moveQueue(move: QueueMove): Promise<MovedEntries> {
   if (direction === 'import') await refuseUnrestored(data, move);
   const files = await openFiles(move);
   try {
-    const shared = new PostgresRelayQueue({ cluster, log, bounds, maxWaitMs, random: (limit) => randomInt(limit) });
+    const shared = new PostgresRelayQueue({
+      cluster,
+      // Of a node that has run here before.
+      outages: await OutageLog.open(join(data, 'queue-outage'), { log }),
+      log,
+      bounds,
+      maxWaitMs,
+      random: (limit) => randomInt(limit),
+    });
     try {
       await shared.catchUp();
       const [from, to] = direction === 'import' ? [files ?? nothing, shared] : [shared, files ?? nothing];
