@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
+import { localDelivery } from '../../core/contracts/local-delivery.js';
+import { mailboxOwners } from '../../core/contracts/mailbox-owners.js';
 import { keptAnswers } from '../../core/contracts/http-records.js';
-import { configuration } from '../../core/contracts/server.js';
+import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
@@ -12,8 +14,9 @@ import { clusterCommand } from './cluster-command.js';
 import { exportMetrics } from './cluster-metrics.js';
 import { clusterCheck } from './doctor-check.js';
 import { clusterEndpoints } from './http/routes.js';
+import type { MailboxReport } from './mailboxes/node-directory.js';
 import type { ClusterNode } from './node.js';
-import { ClusterOptions } from './options.js';
+import { ClusterOptions, type ClusterSettings } from './options.js';
 import { clockPlaySeconds } from './server-state.js';
 
 const name = 'cluster';
@@ -24,21 +27,23 @@ const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', grou
 const nodeOfCluster = definePlugin({
   name,
   options: ClusterOptions,
-  needs: { configuration, attemptLimits },
-  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
+  needs: { configuration, attemptLimits, localDelivery },
+  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers, mailboxOwners },
   ...shown,
-  async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
+  async setup(context, { options, configuration, attemptLimits: limits, localDelivery: local }) {
+    const { data, hostname, file } = configuration;
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provideServices } = await import('./node-services.js');
     const { clock, log, health, http, onClose } = context;
     const { sessionSeconds } = options;
+    const mailboxes = mailboxReport(options, configuration);
     const node = new ClusterNode({
       settings: options,
       node: options.node ?? hostname,
       instance: await nodeIdOf(data),
       clock,
       log,
-      report: () => ({ version }),
+      report: () => ({ version, mailboxes }),
     });
     onClose(() => node.leave());
     const complaint = await node.complaint();
@@ -48,7 +53,7 @@ const nodeOfCluster = definePlugin({
     http.navigate(link);
     http.mount(clusterEndpoints({ node, sessionSeconds }));
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, ...(await provideServices(context, node, limits)) };
+    return { cluster: node, ...(await provideServices(context, { node, limits, settings: options, local, file })) };
   },
 });
 
@@ -65,6 +70,21 @@ const alone = definePlugin({
 });
 
 export const clusterPlugin: Plugin = { ...nodeOfCluster, unconfigured: alone };
+
+/** What the others may know of the mailboxes of this node. */
+function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuration: Configuration): MailboxReport {
+  const { hostname, domains } = configuration;
+  const takesMail = domains.length > 0;
+  if (mode !== 'owner' || peers === undefined) return { mode, takesMail };
+  const { address = hostname, port } = peers;
+  const pages = configuration.effective().flatMap(({ key, value }) => (key.startsWith('http.publicUrls') ? value : []));
+  return {
+    mode,
+    takesMail,
+    address: /:\d+$/.test(address) ? address : `${address}:${port}`,
+    pages: pages.map(String),
+  };
+}
 
 function healthOf(node: ClusterNode): HealthReport {
   const page = '/cluster';

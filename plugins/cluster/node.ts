@@ -16,7 +16,7 @@ const maxTries = 3;
 const nextHostMs = 150;
 
 interface NodeInput {
-  readonly settings: ClusterSettings;
+  readonly settings: Pick<ClusterSettings, 'database' | 'sessionSeconds'>;
   readonly node: string;
   readonly instance: string;
   readonly clock: Clock;
