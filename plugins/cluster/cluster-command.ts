@@ -16,6 +16,7 @@ const usage = [
   'postern cluster drain NODE [--json]                     the node takes nothing more from the queue',
   'postern cluster undrain NODE [--json]                   it takes mail from the queue again',
   'postern cluster forget NODE [--json]                    a dead node is not listed any more',
+  'postern cluster move-mailbox USER NODE [--json]         the mailbox moves to that node; mail for it is queued meanwhile',
 ] as const;
 
 /** Empty on a server without a cluster. */
@@ -25,7 +26,7 @@ type Input = CommandInput<Options>;
 /** `postern cluster …`. With a running server it asks that one, so that its audit trail has it. */
 export const clusterCommand: Command<Options> = {
   name: 'cluster',
-  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget',
+  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget, move-mailbox',
   usage,
   flags: ['json'],
   needsNoData: true,
@@ -39,7 +40,7 @@ export const clusterCommand: Command<Options> = {
     if (action === undefined || words.length !== action.words) throw usageError(usage);
     const given = Object.keys(input.values);
     if (given.some((flag) => !(action.flags ?? []).includes(flag))) throw usageError(usage);
-    await action.run(input, words[0] ?? '');
+    await action.run(input, words[0] ?? '', words[1] ?? '');
   },
 };
 
@@ -47,7 +48,7 @@ interface Action {
   /** Number of words after the action. */
   readonly words: number;
   readonly flags?: readonly string[];
-  run(input: Input, word: string): Promise<void>;
+  run(input: Input, word: string, second: string): Promise<void>;
 }
 
 const actions: Readonly<Record<string, Action>> = {
@@ -57,6 +58,7 @@ const actions: Readonly<Record<string, Action>> = {
   drain: { words: 1, run: (input, node) => drain(input, node, true) },
   undrain: { words: 1, run: (input, node) => drain(input, node, false) },
   forget: { words: 1, run: forget },
+  'move-mailbox': { words: 2, run: move },
 };
 
 /** @throws start error without a cluster */
@@ -197,13 +199,14 @@ async function status(input: Input): Promise<void> {
   say(input, state, ...linesOf(state));
 }
 
-function linesOf({ configured, fault, nodes, differs, database }: ClusterAnswer): readonly string[] {
+function linesOf({ configured, fault, nodes, differs, divided, database }: ClusterAnswer): readonly string[] {
   if (!configured) return ['The running server is alone: it was started without plugins.cluster.database.'];
   if (fault !== null) return [`The database does not answer: ${fault}.`];
   return [
     ...nodes.map(nodeLine),
     ...(nodes.length === 0 ? ['No node has joined yet.'] : []),
     ...differs.map((key) => `The living nodes have different values of: ${key}.`),
+    ...(divided === null ? [] : [divided]),
     ...(database === null ? [] : databaseLines(database)),
   ];
 }
@@ -213,6 +216,7 @@ function nodeLine(one: ClusterAnswer['nodes'][number]): string {
     `version ${one.version ?? 'unknown'}`,
     one.beatAgeSeconds !== null && `beat ${one.beatAgeSeconds} s ago`,
     pluralize(one.leases, 'lease'),
+    one.mailboxes === 'owner' && pluralize(one.mailboxCount, 'mailbox', 'mailboxes'),
     one.state !== 'draining' && one.draining && 'draining',
     one.clockIsOff && one.state !== 'dead' && `clock ${one.clockAheadSeconds} s ahead`,
     (one.fenced ?? 0) > 0 && `fenced ${one.fenced} times`,
@@ -265,4 +269,16 @@ async function forget(input: Input, node: string): Promise<void> {
     if (done === 'unknown') throw startError(`No node calls itself ${node}.`);
   }
   say(input, { node, forgotten: true }, `${node} is not listed until it joins again.`);
+}
+
+async function move(input: Input, username: string, node: string): Promise<void> {
+  const { owner, terminal } = input;
+  databaseOf(input);
+  const { deskAt, deskOf, moveMailbox } = await import('./mailboxes/move-command.js');
+  const wish = { username, node, say: (line: string) => terminal.print(printable(line)) };
+  const state =
+    owner === undefined
+      ? await connected(input, asServer(input), (ask) => moveMailbox(deskAt(ask), wish))
+      : await moveMailbox(deskOf(owner), wish);
+  say(input, state, `${username} is on ${node}.`);
 }

@@ -14,10 +14,9 @@ import { clusterCommand } from './cluster-command.js';
 import { exportMetrics } from './cluster-metrics.js';
 import { clusterCheck } from './doctor-check.js';
 import { clusterEndpoints } from './http/routes.js';
-import type { MailboxReport } from './mailboxes/node-directory.js';
 import type { ClusterNode } from './node.js';
 import { ClusterOptions, type ClusterSettings } from './options.js';
-import { clockPlaySeconds } from './server-state.js';
+import { clockPlaySeconds, type MailboxReport } from './server-state.js';
 
 const name = 'cluster';
 const shown = { commands: [clusterCommand], checks: [clusterCheck] };

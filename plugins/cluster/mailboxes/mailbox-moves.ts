@@ -28,8 +28,6 @@ interface MovesInput {
   readonly link: PeerLink;
   readonly log: Log;
   readonly mailboxes: Pick<OwnedMailboxes, 'close' | 'unused'>;
-  /** Mail that waits for a mailbox may be tried now. */
-  readonly hurry: () => void;
 }
 
 /**
@@ -119,7 +117,7 @@ export class MailboxMoves {
    * @throws Problem, or Error when it was not whole
    */
   async receive(input: FramedInput): Promise<void> {
-    const { table, node, mailboxes, hurry } = this.#input;
+    const { table, node, mailboxes } = this.#input;
     const arrived = Arrival.parse(JSON.parse(await input.line(maxLine)));
     const { username } = arrived;
     const place = this.#place;
@@ -148,7 +146,6 @@ export class MailboxMoves {
       this.#receiving.delete(username);
       reopen();
     }
-    hurry();
   }
 
   /**

@@ -1,28 +1,17 @@
-import type { Cluster } from '../../../core/contracts/cluster.js';
+import type { Cluster, SqlRow } from '../../../core/contracts/cluster.js';
 import type { HealthReport } from '../../../core/contracts/health.js';
-import type { ClusterSettings } from '../options.js';
-
-type Mode = ClusterSettings['mailboxes'];
-
-/** What a node tells the others about its mailboxes, in the report of its session. */
-export interface MailboxReport {
-  readonly mode: Mode;
-  /** Whether it takes mail for domains of its own. */
-  readonly takesMail: boolean;
-  /** `host:port` at which the others reach it. */
-  readonly address?: string;
-  /** Addresses of its pages. */
-  readonly pages?: readonly string[];
-}
+import { type Ask, askFor, type MailboxReport } from '../server-state.js';
 
 export interface LivingNode {
   readonly node: string;
-  readonly draining: boolean;
   readonly mailboxes?: MailboxReport | undefined;
 }
 
-export const livingNodesText = `select distinct on (node) node, draining, report -> 'mailboxes' as mailboxes
-  from postern.session where not dead order by node, joined_at desc`;
+export const livingNodes = (ask: Ask): Promise<readonly LivingNode[]> =>
+  ask<LivingNode & SqlRow>(
+    `select distinct on (node) node, report -> 'mailboxes' as mailboxes
+     from postern.session where not dead order by node, joined_at desc`,
+  );
 
 /** The nodes that live, and where they are reached. */
 export class NodeDirectory {
@@ -56,7 +45,7 @@ export class NodeDirectory {
 
   /** Called at intervals. */
   async look(): Promise<void> {
-    this.#living = await this.#cluster.database.query<LivingNode & Record<string, unknown>>('pages', livingNodesText);
+    this.#living = await livingNodes(askFor(this.#cluster.database));
     for (const { node, mailboxes } of this.#living) {
       if (mailboxes?.address !== undefined) this.#addresses.set(node, mailboxes.address);
       const [pages] = mailboxes?.pages ?? [];

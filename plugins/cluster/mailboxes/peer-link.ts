@@ -4,7 +4,6 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { json } from 'node:stream/consumers';
 import { z } from 'zod';
-import type { Clock } from '../../../core/clock.js';
 import type { RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import type { Log } from '../../../core/log/log.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
@@ -41,12 +40,11 @@ interface LinkInput {
   readonly addressOf: (node: string) => string | undefined;
   /** A node answers again. */
   readonly returned: () => void;
-  readonly clock: Clock;
   readonly log: Log;
 }
 
-/** A node that did not answer is not asked again for so long. Milliseconds. */
-const pauseMs = 5000;
+/** A node that did not answer is asked at this interval whether it is back; until then mail for it is queued. Milliseconds. */
+const pauseMs = 2000;
 /** Without a byte in either direction. Milliseconds. */
 const silentMs = 20_000;
 /** To write a whole mailbox to the disk. Milliseconds. */
@@ -60,8 +58,9 @@ export class PeerFault extends Error {}
 export class PeerLink {
   readonly #input: LinkInput;
   readonly #agent: Agent;
-  /** When a node that did not answer may be asked again, by the monotonic clock. */
-  readonly #silentUntil = new Map<string, number>();
+  /** Nodes that did not answer, with the timer of the next question. */
+  readonly #silent = new Map<string, NodeJS.Timeout>();
+  #isClosed = false;
 
   constructor(input: LinkInput) {
     this.#input = input;
@@ -93,8 +92,7 @@ export class PeerLink {
       })),
     };
     try {
-      const { clock } = this.#input;
-      if ((this.#silentUntil.get(node) ?? 0) > clock.monotonic()) throw new PeerFault('it did not answer just now');
+      if (this.#silent.has(node)) throw new PeerFault('it did not answer just now');
       const body = (isAgain: boolean) =>
         lineThen(isAgain ? { ...envelope, fresh: false } : envelope, message.open(message.traceOffset));
       const outcomes = Outcomes.parse(await this.ask(node, '/deliver', body));
@@ -137,19 +135,33 @@ export class PeerLink {
         throw error;
       });
       const said = await readJson(answer);
-      if (this.#silentUntil.delete(node)) this.#input.returned();
+      this.#heard(node);
       if (answer.statusCode === 200) return said;
       const { success, data } = Refusal.safeParse(said);
       throw new PeerFault(success ? data.detail : `it answers ${answer.statusCode}`);
     } catch (error) {
       if (error instanceof PeerFault) throw error;
-      this.#silentUntil.set(node, this.#input.clock.monotonic() + pauseMs);
+      this.#wait(node);
       throw new PeerFault(`it does not answer (${(error as Error).message})`, { cause: error });
     }
   }
 
   close(): void {
+    this.#isClosed = true;
+    for (const timer of this.#silent.values()) clearTimeout(timer);
     this.#agent.destroy();
+  }
+
+  #heard(node: string): void {
+    clearTimeout(this.#silent.get(node));
+    if (this.#silent.delete(node)) this.#input.returned();
+  }
+
+  #wait(node: string): void {
+    if (this.#isClosed) return;
+    clearTimeout(this.#silent.get(node));
+    const question = (): void => void this.ask(node, '/ready', () => Readable.from([])).catch(() => undefined);
+    this.#silent.set(node, setTimeout(question, pauseMs).unref());
   }
 
   #post(url: URL, body: AsyncIterable<Buffer>, timeout: number): Promise<IncomingMessage> {

@@ -77,7 +77,8 @@ export class PeerListener {
       else if (asked.url === '/mailbox') {
         await this.#input.receive(input);
         send(answer, 200, {});
-      } else throw problem('not-found');
+      } else if (asked.url === '/ready') send(answer, 200, {});
+      else throw problem('not-found');
     } catch (error) {
       if (!isProblem(error)) this.#input.log.error({ err: error }, 'what another node asked for could not be done');
       const [status, detail] = isProblem(error)

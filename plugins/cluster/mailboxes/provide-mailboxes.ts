@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { type MailboxOwners, type MailboxPlace } from '../../../core/contracts/mailbox-owners.js';
+import type { MailboxOwners, MailboxPlace } from '../../../core/contracts/mailbox-owners.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import type { Document } from '../../../core/disk/document.js';
 import type { PluginContext } from '../../../core/plugin.js';
@@ -28,26 +28,34 @@ interface ProvideInput {
 const lookSeconds = 2;
 const saveSeconds = 30;
 const strangersSeconds = 600;
+const lateMs = 3000;
 
 /** Each mailbox on one node: the table of owners, the way to other nodes, and moves. */
 export async function provideMailboxes(
-  { every, health, log, onClose, clock }: PluginContext,
+  { every, health, log, onClose }: PluginContext,
   { node, nodes, peers, copy, local, file }: ProvideInput,
 ): Promise<{ readonly owners: MailboxOwners; readonly assign: (username: string) => Promise<unknown> }> {
   const tls = readPeerTls(peers, dirname(file ?? './none'));
-  const hurry = (): void => void hurryMail(node).catch(() => undefined);
+  const hurry = (): void => {
+    const again = (): void => void hurryMail(node).catch(() => undefined);
+    again();
+    // What was queued at this moment.
+    setTimeout(again, lateMs).unref();
+  };
   const table = new OwnerTable({
     cluster: node,
     copy,
     addresses: () => nodes.addresses,
     changes: async (row) => {
-      if (row.node === node.node) await moves.install(row.username);
+      if (row.node !== node.node) return;
+      await moves.install(row.username);
+      if (row.moving === null) hurry();
     },
   });
-  const link = new PeerLink({ tls, addressOf: (name) => nodes.addressOf(name), returned: hurry, clock, log });
+  const link = new PeerLink({ tls, addressOf: (name) => nodes.addressOf(name), returned: hurry, log });
   const strangers = new StrangeMailboxes(table, node.node);
   const owners: OwnedMailboxes = new OwnedMailboxes({ node: node.node, table, nodes, link, log, opened });
-  const moves: MailboxMoves = new MailboxMoves({ node: node.node, table, link, log, mailboxes: owners, hurry });
+  const moves: MailboxMoves = new MailboxMoves({ node: node.node, table, link, log, mailboxes: owners });
   const listener = new PeerListener({ settings: peers, tls, local, receive: (input) => moves.receive(input), log });
 
   async function opened(place: MailboxPlace): Promise<void> {

@@ -136,7 +136,8 @@ export class OwnerSite {
             tls: { ca: 'tls/ca.pem', cert: 'tls/node.pem', key: 'tls/node.key' },
           },
         },
-        'client-queue': { retry: { firstSeconds: 2, maxSeconds: 2 }, housekeepingInterval: 1 },
+        // Nothing is tried again by its schedule.
+        'client-queue': { retry: { firstSeconds: 3600 }, housekeepingInterval: 1 },
         ...this.#wishes.plugins,
       },
     };
