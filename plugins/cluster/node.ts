@@ -167,6 +167,11 @@ export class ClusterNode implements Cluster {
     this.#doorbell.ring(topic, names);
   }
 
+  /** Tells this node at once as well. */
+  ringAll(topic: string, names: readonly string[]): void {
+    this.#doorbell.ringAll(topic, names);
+  }
+
   onRing(topic: string, listener: (names: readonly string[] | null) => void): () => void {
     return this.#doorbell.on(topic, listener);
   }

@@ -132,7 +132,7 @@ const moveEndpoint = (deps: ClusterDeps) =>
     async handle({ body }) {
       const node = shared(deps);
       const model = await requestMove(askFor(node.database), body.username, body.node);
-      node.ring(ownersTopic, []);
+      node.ringAll(ownersTopic, []);
       return respond({
         status: 200,
         location: '/cluster',

@@ -103,8 +103,8 @@ export class MailboxMoves {
     } catch (error) {
       if (!(error instanceof PeerFault)) throw error;
       log.warn({ mailbox: username, node: moving, err: error }, 'a mailbox could not be moved yet');
-      const note = error.message.slice(0, 300);
-      if (row.note !== note) await table.change(row, { note });
+      const [now, note] = [await table.row(username), error.message.slice(0, 300)];
+      if (now?.moving === moving && now.note !== note) await table.change(now, { note });
     }
     // It may have arrived without an answer.
     const after = await table.row(username);

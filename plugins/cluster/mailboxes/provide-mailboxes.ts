@@ -1,6 +1,7 @@
 import { dirname } from 'node:path';
 import type { MailboxOwners, MailboxPlace } from '../../../core/contracts/mailbox-owners.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
+import { targets } from '../../../core/contracts/targets.js';
 import type { Document } from '../../../core/disk/document.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import type { CopiedOwners } from '../node-copies.js';
@@ -128,11 +129,14 @@ class StrangeMailboxes {
   }
 }
 
+const mailboxDestination = `target:${targets.mailbox}`;
+
 /** Mail that waits for a mailbox is tried at once. */
 async function hurryMail(node: ClusterNode): Promise<void> {
   await node.database.query(
     'pages',
-    `update postern.recipient set due = $1 where destination = 'target:mailbox' and lane = 1 and state = 1 and due > $1`,
-    [node.clock.now()],
+    'update postern.recipient set due = $1 where destination = $2 and lane = 1 and state in (1, 2) and due > $1',
+    [node.clock.now(), mailboxDestination],
   );
+  node.ringAll('due', [mailboxDestination]);
 }

@@ -97,8 +97,10 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
     await site.node(to).server.kill('SIGKILL');
     const wish = { username: 'cat@example.org', node: to };
     await admin.json('/cluster/move-mailbox', { json: wish });
-    const refused = await admin.request('/store/example.org/cat', { accept: 'application/json' });
-    assert.equal(refused.status, 503, refused.text);
+    await untilTrue('it is frozen', async () => {
+      const { status } = await admin.request('/store/example.org/cat', { accept: 'application/json' });
+      return status === 503;
+    });
     assert.equal(await sendMail(site.node(from), ['cat'], 'two'), 250);
     const note = await until('a note', async () => {
       const state = (await admin.json('/cluster/mailbox?username=cat@example.org')) as { note: string | null };
@@ -123,5 +125,50 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
     assert.match(note, /An old mailbox dan@example\.org with 1 messages lies on/);
     await site.node(from).admin.json('/cluster/move-mailbox', { json: { username: 'dan@example.org', node: from } });
     assert.equal(await stateOf('dan'), `${from}|-|-`);
+  });
+
+  describe('that is killed', () => {
+    const count = 2000;
+    const incoming = async (node: string): Promise<boolean> =>
+      (await readdir(join(site.node(node).folder, 'data', 'mail', '.incoming')).catch(() => [])).length > 0;
+    const points: Readonly<Record<string, (from: string, to: string) => Promise<boolean>>> = {
+      'while it is copied': (_, to) => incoming(to),
+      'when it has another owner': async () => (await stateOf('eve')).split('|')[2] !== '-',
+    };
+    before(async () => {
+      await site.users('mx1', 'eve');
+      const folder = folderAt(await site.ownerOf('eve'), 'eve');
+      for (const part of ['new', 'cur', 'tmp']) await mkdir(join(folder, part), { recursive: true });
+      for (let nth = 0; nth < count; nth += 1) {
+        const text = `Subject: ${nth}\r\n\r\n${'text '.repeat(200)}\r\n`;
+        await writeFile(join(folder, 'cur', `${1_700_000_000 + nth}.M1P1.host,S=${text.length}:2,S`), text);
+      }
+    });
+
+    for (const [where, isThere] of Object.entries(points)) {
+      for (const victim of ['old', 'new'] as const) {
+        test(`${where}, at its ${victim} node, goes on and leaves one mailbox`, async () => {
+          const from = await site.ownerOf('eve');
+          const to = otherThan(from);
+          const wish = { username: 'eve@example.org', node: to };
+          await site.node(from).admin.json('/cluster/move-mailbox', { json: wish });
+          await untilTrue(
+            'the point is reached',
+            async () => (await isThere(from, to)) || (await site.ownerOf('eve')) === to,
+          );
+          const killed = victim === 'old' ? from : to;
+          await site.node(killed).server.kill('SIGKILL');
+          await site.again(killed);
+          const { code, stderr } = await move('mx1', 'eve', to);
+          assert.equal(code, 0, stderr);
+          assert.equal(await stateOf('eve'), `${to}|-|-`);
+          assert.equal(await isAt(from, 'eve'), false);
+          const subjects = await site.subjects(to, 'eve');
+          assert.equal(new Set(subjects).size, count);
+          assert.equal(subjects.length, count);
+          assert.equal(await incoming(to), false);
+        });
+      }
+    }
   });
 });
