@@ -4,6 +4,7 @@ import { before, describe, test } from 'node:test';
 import { suiteEnding } from '../../../support/ending.js';
 import { skipWithout } from '../../../support/peers.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
+import { until } from '../../../support/until.js';
 import { Authority, OwnerSite, sendMail, type SiteNode } from './owner-site.js';
 
 interface Asked {
@@ -63,7 +64,7 @@ describe('what strangers may do to mailboxes of a cluster', { skip: skipWithout(
     const client = await SmtpClient.greeted({ port: server.smtpPort });
     for (const word of ['XPOSTERN=forged', 'ID=forged', 'HANDEDOVER=1', 'MT-TRANSACTION=forged'])
       assert.equal((await client.command(`MAIL FROM:<a@example.net> ${word}`)).code, 555, word);
-    assert.equal((await client.command('POST /deliver HTTP/1.1')).code >= 500, true);
+    assert.notEqual((await client.command('POST /deliver HTTP/1.1')).code, 250);
     client.close();
     const id = await site.node('mx1').admin.request('/deliver', { json: {}, accept: 'application/json' });
     assert.equal(id.status, 404);
@@ -80,26 +81,26 @@ describe('what strangers may do to mailboxes of a cluster', { skip: skipWithout(
     const node = await owner();
     const other = site.node(node.name === 'mx1' ? 'mx2' : 'mx1');
     const tls = { ca: site.authority.cert, ...site.authority.pair() };
-    const arrival = (revision: string) =>
-      `${JSON.stringify({ username: 'ann@example.org', from: node.name, revision })}\n`;
-    const unasked = await ask(other, '/mailbox', arrival('1'), tls);
+    const arrival = (from: string, revision: string): string =>
+      `${JSON.stringify({ username: 'ann@example.org', from, revision })}\n`;
+    const unasked = await ask(other, '/mailbox', arrival(node.name, '1'), tls);
     assert.equal(unasked.status, 409, unasked.text);
+    // Of a node that is not there, so that nobody moves it.
     await site.sql(
-      `update postern.mailbox_owner set moving = '${other.name}', revision = 1000 where username = 'ann@example.org'`,
+      `update postern.mailbox_owner set node = 'mx9', moving = '${other.name}', revision = 1000 where username = 'ann@example.org'`,
     );
     for (const path of ['../ann', 'cur/../../x', '/etc/x', 'cur//x', '.', `${'a/'.repeat(30)}a`]) {
-      const { revision } = {
-        revision: await site.sql("select revision from postern.mailbox_owner where username = 'ann@example.org'"),
-      };
-      const out = await ask(
-        other,
-        '/mailbox',
-        `${arrival(revision)}${JSON.stringify({ file: path, size: 0, mtimeMs: 0 })}\n`,
-        tls,
-      );
-      assert.equal(out.status, 500, path);
-      assert.match(out.text, /not below the mailbox/);
+      const revision = await site.sql("select revision from postern.mailbox_owner where username = 'ann@example.org'");
+      const file = `${JSON.stringify({ file: path, size: 0, mtimeMs: 0 })}\n`;
+      const answer = await ask(other, '/mailbox', arrival('mx9', revision) + file, tls);
+      assert.equal(answer.status, 500, path);
+      assert.match(answer.text, /not below the mailbox/);
     }
+    await site.sql(
+      `with next as (update postern.revision set value = value + 1000 where name = 'mailbox-owners' returning value)
+       update postern.mailbox_owner set node = '${node.name}', moving = null, revision = next.value from next
+       where username = 'ann@example.org'`,
+    );
   });
 
   test('mail that was handed over is handed no further', async () => {
@@ -126,8 +127,10 @@ describe('what strangers may do to mailboxes of a cluster', { skip: skipWithout(
     });
     assert.equal(stranger.status, 401);
     assert.doesNotMatch(await stranger.text(), new RegExp(node.name));
-    const asked = await other.admin.request(path, { accept: 'application/json', headers: forged });
-    assert.equal(asked.status, 421, asked.text);
+    const asked = await until('its node is known', async () => {
+      const answer = await other.admin.request(path, { accept: 'application/json', headers: forged });
+      return answer.status === 421 ? answer : undefined;
+    });
     assert.match(asked.text, new RegExp(`The mailbox ann@example.org is on the node ${node.name}`));
     assert.match(await (await other.admin.request(path, { accept: 'text/html' })).text, /Open it there/);
   });
