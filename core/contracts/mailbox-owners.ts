@@ -21,6 +21,8 @@ export interface MailboxPlace {
 
 /** Which server has which mailbox, where several servers divide them. A plugin provides it; without one all are here. */
 export interface MailboxOwners {
+  /** Name of this server among them; undefined when it has all. */
+  readonly node: string | undefined;
   /** Called once, before mail is accepted. */
   open(place: MailboxPlace): Promise<void>;
   /** That target for the mailboxes that are here; mail for others goes to the servers that have them. */
@@ -40,6 +42,7 @@ export const mailboxOwners = service<MailboxOwners>('postern.mailbox-owners');
 
 /** A server that has all mailboxes. */
 export const allMailboxesHere: MailboxOwners = {
+  node: undefined,
   open: () => Promise.resolve(),
   divided: (target) => target,
   isHere: () => true,

@@ -112,7 +112,7 @@ export const store = definePlugin({
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
     return {
       mailboxes: mailboxService({ maildirs, reader, editor, owners }),
-      mailSearch: new StoreSearch(reader, folderHref),
+      mailSearch: new StoreSearch(reader, folderHref, owners.node),
       messageViewer: new LooseMessageViewer(reader.parser),
     };
   },

@@ -2,8 +2,14 @@ import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/p
 import type { Log } from '../../../core/log/log.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
-import type { Whereabouts } from './owned-mailboxes.js';
 import type { PeerLink } from './peer-link.js';
+
+/** Where a mailbox is, for a message. */
+export type Whereabouts =
+  | { readonly at: 'here'; readonly release: () => void }
+  | { readonly at: 'node'; readonly node: string }
+  /** It moves, or has just come. */
+  | { readonly at: 'nowhere' };
 
 interface DividedInput {
   /** Of the mailboxes that are here. */

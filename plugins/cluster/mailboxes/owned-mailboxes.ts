@@ -2,17 +2,10 @@ import type { MailboxOwners, MailboxPlace } from '../../../core/contracts/mailbo
 import type { DeliveryTarget } from '../../../core/pipeline/delivery-target.js';
 import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
-import { dividedTarget } from './divided-target.js';
+import { dividedTarget, type Whereabouts } from './divided-target.js';
 import type { NodeDirectory } from './node-directory.js';
 import type { OwnerTable } from './owner-table.js';
 import type { PeerLink } from './peer-link.js';
-
-/** Where a mailbox is, for a message. */
-export type Whereabouts =
-  | { readonly at: 'here'; readonly release: () => void }
-  | { readonly at: 'node'; readonly node: string }
-  /** It moves, or has just come. */
-  | { readonly at: 'nowhere' };
 
 interface OwnedInput {
   readonly node: string;
@@ -36,6 +29,10 @@ export class OwnedMailboxes implements MailboxOwners {
 
   constructor(input: OwnedInput) {
     this.#input = input;
+  }
+
+  get node(): string {
+    return this.#input.node;
   }
 
   async open(place: MailboxPlace): Promise<void> {
