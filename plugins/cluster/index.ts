@@ -73,7 +73,8 @@ export const clusterPlugin: Plugin = { ...nodeOfCluster, unconfigured: alone };
 /** What the others may know of the mailboxes of this node. */
 function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuration: Configuration): MailboxReport {
   const { hostname, domains } = configuration;
-  const takesMail = domains.length > 0;
+  // Without domains of its own a server has `localhost`, for its notices.
+  const takesMail = domains.some((domain) => domain !== 'localhost');
   if (mode !== 'owner' || peers === undefined) return { mode, takesMail };
   const { address = hostname, port } = peers;
   const pages = configuration.effective().flatMap(({ key, value }) => (key.startsWith('http.publicUrls') ? value : []));

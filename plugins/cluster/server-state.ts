@@ -44,7 +44,7 @@ export function unsafe({ number, version, fsync, pages, commit }: Settings): str
 /** What a node tells the others about its mailboxes, in the report of its session. */
 export interface MailboxReport {
   readonly mode: ClusterSettings['mailboxes'];
-  /** Whether it takes mail for domains of its own. */
+  /** Whether it takes mail for domains. */
   readonly takesMail: boolean;
   /** `host:port` at which the others reach it. */
   readonly address?: string;
