@@ -38,7 +38,7 @@ export async function provideServices(
   const nodes = new NodeDirectory(node, copies.owners.data.addresses);
   const owned =
     mailboxes === 'owner' && peers !== undefined
-      ? await provideMailboxes(context, { node, nodes, peers, copy: copies.owners, local, file })
+      ? provideMailboxes(context, { node, nodes, peers, copy: copies.owners, local, file })
       : { owners: allMailboxesHere, assign: () => Promise.resolve() };
   health.check('mailboxes of the cluster', () => mailboxHealth(nodes.living, '/cluster'));
   const documents = new DatabaseDocuments(node, copies.documents);

@@ -45,7 +45,7 @@ export class FramedInput {
   }
 
   async #next(): Promise<Buffer | undefined> {
-    const { done, value } = await this.#chunks.next();
-    return done === true ? undefined : value;
+    const next = await this.#chunks.next();
+    return next.done === true ? undefined : next.value;
   }
 }

@@ -32,10 +32,10 @@ const strangersSeconds = 600;
 const lateMs = 3000;
 
 /** Each mailbox on one node: the table of owners, the way to other nodes, and moves. */
-export async function provideMailboxes(
+export function provideMailboxes(
   { every, health, log, onClose }: PluginContext,
   { node, nodes, peers, copy, local, file }: ProvideInput,
-): Promise<{ readonly owners: MailboxOwners; readonly assign: (username: string) => Promise<unknown> }> {
+): { readonly owners: MailboxOwners; readonly assign: (username: string) => Promise<unknown> } {
   const tls = readPeerTls(peers, dirname(file ?? './none'));
   const hurry = (): void => {
     const again = (): void => void hurryMail(node).catch(() => undefined);

@@ -132,6 +132,6 @@ describe('what strangers may do to mailboxes of a cluster', { skip: skipWithout(
       return answer.status === 421 ? answer : undefined;
     });
     assert.match(asked.text, new RegExp(`The mailbox ann@example.org is on the node ${node.name}`));
-    assert.match(await (await other.admin.request(path, { accept: 'text/html' })).text, /Open it there/);
+    assert.match((await other.admin.request(path, { accept: 'text/html' })).text, /Open it there/);
   });
 });

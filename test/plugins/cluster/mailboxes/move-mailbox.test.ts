@@ -61,11 +61,11 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
 
   test('loses and doubles no mail that comes meanwhile', async () => {
     const from = await site.ownerOf('bob');
-    let isOver = false;
+    const over = new AbortController();
     let nth = 0;
     const accepted: string[] = [];
     const client = async (): Promise<void> => {
-      while (!isOver) {
+      while (!over.signal.aborted) {
         const subject = `coming ${(nth += 1)}`;
         if ((await sendMail(site.node(nth % 2 === 0 ? 'mx1' : 'mx2'), ['bob'], subject)) === 250)
           accepted.push(subject);
@@ -76,7 +76,7 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
       const { code, stderr } = await move('mx1', 'bob', to);
       assert.equal(code, 0, stderr);
     }
-    isOver = true;
+    over.abort();
     await clients;
     await untilTrue('the queue is empty', async () => (await site.sql(waiting)) === '0', 60_000);
     const to = otherThan(from);

@@ -15,7 +15,7 @@ describe('mailboxes that several nodes divide', { skip: skipWithout('postgres') 
   test('new ones go to the node with the fewest', async () => {
     await site.users('mx1', 'ann', 'bob', 'cat', 'dan', 'eve', 'fay');
     const counts = await site.sql('select count(*) from postern.mailbox_owner group by node order by node');
-    assert.deepEqual(counts.split('\n').map(Number).toSorted(), [2, 2, 3]);
+    assert.deepEqual(counts.split('\n').toSorted(), ['2', '2', '3']);
   });
 
   const everywhere = async (user: string): Promise<readonly string[]> =>
