@@ -16,8 +16,10 @@ interface DividedInput {
   readonly target: DeliveryTarget;
   /** @throws Problem */
   readonly find: (username: string) => Promise<Whereabouts>;
-  /** Whether a file in that folder is of a mailbox of another node. */
-  readonly isElsewhere: (folder: string) => boolean;
+  /** The other node that has the mailbox, as far as this one knows. */
+  readonly otherNode: (username: string) => string | undefined;
+  /** The user whose mailbox that path is in. */
+  readonly usernameIn: (path: string) => string | undefined;
   readonly link: Pick<PeerLink, 'deliver'>;
   readonly log: Log;
 }
@@ -38,13 +40,15 @@ export function dividedTarget(input: DividedInput): DeliveryTarget {
     // What was logged for a mailbox that has moved since has moved with it.
     finder: () => {
       const find = target.finder?.();
-      return async (placement, content) => (input.isElsewhere(placement.folder) ? null : find?.(placement, content));
+      return async (placement, content) => {
+        const username = input.usernameIn(placement.folder);
+        const isElsewhere = username !== undefined && input.otherNode(username) !== undefined;
+        return isElsewhere ? null : find?.(placement, content);
+      };
     },
     async explain(hop) {
-      const found = await input.find(hop.destination);
-      if (found.at === 'here') found.release();
-      if (found.at === 'node')
-        return [`It is handed to the node ${found.node}, which has the mailbox ${hop.destination}.`];
+      const node = input.otherNode(hop.destination);
+      if (node !== undefined) return [`It is handed to the node ${node}, which has the mailbox ${hop.destination}.`];
       return (await target.explain?.(hop)) ?? [];
     },
   };

@@ -45,12 +45,8 @@ export class OwnedMailboxes implements MailboxOwners {
     return dividedTarget({
       target,
       find: (username) => this.find(username),
-      isElsewhere: (folder) => {
-        const username = this.#place?.usernameIn(folder);
-        return (
-          username !== undefined && (this.#input.table.find(username)?.node ?? this.#input.node) !== this.#input.node
-        );
-      },
+      otherNode: (username) => this.#otherNode(username),
+      usernameIn: (path) => this.#place?.usernameIn(path),
       link,
       log,
     });
@@ -65,8 +61,8 @@ export class OwnedMailboxes implements MailboxOwners {
   }
 
   async use<T>(username: string, work: () => T | Promise<T>): Promise<T> {
-    const owner = this.#input.table.find(username);
-    if (owner !== undefined && owner.node !== this.#input.node) throw this.#misdirected(username, owner.node);
+    const other = this.#otherNode(username);
+    if (other !== undefined) throw this.#misdirected(username, other);
     const release = this.#hold(username);
     if (release === undefined) {
       const detail = `The mailbox ${username} moves to another server. Try again in a while.`;
@@ -102,6 +98,11 @@ export class OwnedMailboxes implements MailboxOwners {
   async unused(username: string): Promise<void> {
     if (!this.#uses.has(username)) return;
     await new Promise<void>((resolve) => this.#waiting.set(username, resolve));
+  }
+
+  #otherNode(username: string): string | undefined {
+    const node = this.#input.table.find(username)?.node;
+    return node === this.#input.node ? undefined : node;
   }
 
   /** Undefined when the mailbox may not be used. */

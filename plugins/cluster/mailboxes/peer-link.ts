@@ -126,7 +126,10 @@ export class PeerLink {
     { slow = false } = {},
   ): Promise<unknown> {
     const address = this.#input.addressOf(node);
-    if (address === undefined) throw new PeerFault('its address is not known');
+    if (address === undefined) {
+      this.#wait(node);
+      throw new PeerFault('its address is not known');
+    }
     const timeout = slow ? slowMs : silentMs;
     try {
       const url = new URL(path, `https://${address}`);

@@ -59,19 +59,26 @@ export function provideMailboxes(
   const moves: MailboxMoves = new MailboxMoves({ node: node.node, table, link, log, mailboxes: owners });
   const listener = new PeerListener({ settings: peers, tls, local, receive: (input) => moves.receive(input), log });
 
+  let isClaimed = false;
+  async function claim(place: MailboxPlace): Promise<void> {
+    await table.claim(await withMessages(place, (username) => table.find(username) === undefined));
+    isClaimed = true;
+  }
+
   async function opened(place: MailboxPlace): Promise<void> {
     const isKnown = await table.pull().then(
       () => true,
       () => false,
     );
     await moves.open(place, isKnown);
-    if (isKnown) await table.claim(await withMessages(place, (username) => table.find(username) === undefined));
+    if (isKnown) await claim(place);
     await strangers.look(place);
     await table.save().catch((error: unknown) => log.error({ err: error }, 'the owners of mailboxes cannot be kept'));
     await listener.start();
     every(lookSeconds, async () => {
       if (node.fault !== undefined || node.session === undefined) return;
       await table.pull();
+      if (!isClaimed) await claim(place);
       await moves.run();
     });
     every(strangersSeconds, () => strangers.look(place));
