@@ -22,7 +22,7 @@ export class OwnedMailboxes implements MailboxOwners {
   readonly #input: OwnedInput;
   /** Work in progress, by mailbox. */
   readonly #uses = new Map<string, number>();
-  readonly #waiting = new Map<string, () => void>();
+  readonly #waiting = new Map<string, (() => void)[]>();
   /** Mailboxes that nobody may use, whatever the table says, with the number of reasons. */
   readonly #closed = new Map<string, number>();
   #place: MailboxPlace | undefined;
@@ -97,7 +97,9 @@ export class OwnedMailboxes implements MailboxOwners {
   /** Resolves when nobody uses the mailbox. To be called when no further use can begin. */
   async unused(username: string): Promise<void> {
     if (!this.#uses.has(username)) return;
-    await new Promise<void>((resolve) => this.#waiting.set(username, resolve));
+    await new Promise<void>((resolve) => {
+      this.#waiting.set(username, [...(this.#waiting.get(username) ?? []), resolve]);
+    });
   }
 
   #otherNode(username: string): string | undefined {
@@ -119,7 +121,7 @@ export class OwnedMailboxes implements MailboxOwners {
         return;
       }
       this.#uses.delete(username);
-      this.#waiting.get(username)?.();
+      for (const resolve of this.#waiting.get(username) ?? []) resolve();
       this.#waiting.delete(username);
     };
   }

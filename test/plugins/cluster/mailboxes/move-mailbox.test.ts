@@ -27,7 +27,10 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
     );
   const otherThan = (node: string): string => (node === 'mx1' ? 'mx2' : 'mx1');
   const move = (node: string, user: string, to: string) =>
-    runPostern(['cluster', 'move-mailbox', `${user}@example.org`, to], { cwd: site.node(node).folder });
+    runPostern(['cluster', 'move-mailbox', `${user}@example.org`, to], {
+      cwd: site.node(node).folder,
+      limitMs: 120_000,
+    });
   const stateOf = (user: string): Promise<string> =>
     site.sql(
       `select node, coalesce(moving, '-'), coalesce(leaves, '-') from postern.mailbox_owner where username = '${user}@example.org'`,
