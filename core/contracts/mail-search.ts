@@ -39,6 +39,8 @@ export interface MailSearchRequest {
 
 /** Search in all mailboxes. Provided by the `store` plugin. */
 export interface MailSearch {
+  /** This server, where others have mailboxes that are not searched; undefined when it has all. */
+  readonly node?: string | undefined;
   /** @throws Problem `unavailable` while too many searches are running */
   search(request: MailSearchRequest): Promise<FoundMail>;
 }

@@ -116,7 +116,8 @@ export class DeliveryCommit {
     if (undelivered.length === 0) return true;
     const isTaken = this.#groups.some((group) => group.outcomes.some(({ outcome }) => outcome === 'delivered'));
     const late = this.#owners.length;
-    if (!this.#context.mayReassign || !isTaken || !(await this.#prepareOwners(undelivered))) return false;
+    const mayReassign = (this.#context.mayReassign && isTaken) || undelivered.every(({ queue }) => queue === true);
+    if (!mayReassign || !(await this.#prepareOwners(undelivered))) return false;
     await all(this.#owners.slice(late), (group) => group.commit());
     return isWhole(this.#owners);
   }
@@ -211,6 +212,8 @@ export interface GroupOutcome {
   readonly target: string;
   readonly outcome: RecipientOutcome['outcome'];
   readonly reply: Reply | undefined;
+  /** See `RecipientOutcome`. */
+  readonly queue?: true;
 }
 
 /** The recipients of one target: start, body, commit, then complete or abort. No step throws; a failure is recorded. */
@@ -315,7 +318,9 @@ class DeliveryGroup {
       if (given?.recipient.address.address !== member.recipient.address.address) {
         throw new Error('a target must answer in the order of its recipients');
       }
-      return { member, target: this.name, outcome: given.outcome, reply: replyOf(given) };
+      const mayQueue = given.outcome === 'deferred' && given.queue === true;
+      const result = { member, target: this.name, outcome: given.outcome, reply: replyOf(given) };
+      return mayQueue ? { ...result, queue: true as const } : result;
     });
   }
 

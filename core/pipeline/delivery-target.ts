@@ -18,6 +18,8 @@ export type RecipientOutcome =
       readonly code: number;
       readonly status: string;
       readonly text: string;
+      /** Of a deferred one: nothing is against the recipient, so that the queue may take it, whoever the client is. */
+      readonly queue?: true;
     };
 
 /**

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { dividedMail } from './mailboxes/node-directory.js';
+import { mailboxModes } from './options.js';
 import { type Ask, clockPlaySeconds, differences, readDatabase, readNodes } from './server-state.js';
 
 const NodeAnswer = z.object({
@@ -15,6 +17,8 @@ const NodeAnswer = z.object({
   clockIsOff: z.boolean(),
   leases: z.int().describe('Recipients that it has taken from the queue'),
   fenced: z.int().nullable().describe('Sessions that its process has lost'),
+  mailboxes: z.enum(mailboxModes).nullable().describe('Its plugins.cluster.mailboxes'),
+  mailboxCount: z.int().describe('Mailboxes that it has, where nodes divide them'),
 });
 
 const DatabaseAnswer = z.object({
@@ -63,6 +67,7 @@ export const ClusterAnswer = z.object({
   node: z.string().nullable().describe('The one that answers'),
   fault: z.string().nullable().describe('Why the database does not answer'),
   differs: z.array(z.enum(['version', 'schema'])).describe('What living nodes have different values of'),
+  divided: z.string().nullable().describe('Why mail of one user may lie on several nodes'),
   nodes: z.array(NodeAnswer),
   database: DatabaseAnswer.nullable(),
 });
@@ -73,6 +78,7 @@ export const noCluster: ClusterAnswer = {
   node: null,
   fault: null,
   differs: [],
+  divided: null,
   nodes: [],
   database: null,
 };
@@ -95,8 +101,10 @@ export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInp
     node,
     fault: null,
     differs: [...differences(nodes)],
+    divided: dividedMail(nodes.filter(({ state }) => state !== 'dead')) ?? null,
     nodes: nodes.map((one) => ({
       ...one,
+      mailboxes: one.mailboxes?.mode ?? null,
       own: one.node === node,
       clockIsOff: Math.abs(one.clockAheadSeconds ?? 0) > clockPlaySeconds,
     })),

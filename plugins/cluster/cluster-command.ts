@@ -24,6 +24,7 @@ const usage = [
   'postern cluster forget NODE [--json]                    a dead node is not listed any more',
   'postern cluster import-queue [--dry-run] [--json]       the mail of the queue in files goes into the database',
   'postern cluster export-queue [--dry-run] [--json]       back, when no node sends any more',
+  'postern cluster move-mailbox USER NODE [--json]         the mailbox moves to that node; mail for it is queued meanwhile',
 ] as const;
 
 /** Empty on a server without a cluster. */
@@ -37,7 +38,7 @@ export type Input = CommandInput<Options>;
  */
 export const clusterCommand = (loadMove: LoadMove): Command<Options> => ({
   name: 'cluster',
-  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget, import-queue, export-queue',
+  summary: 'Several servers with one queue: their database, nodes, queue and mailboxes',
   usage,
   flags: ['json', 'dry-run'],
   needsNoData: true,
@@ -52,7 +53,7 @@ export const clusterCommand = (loadMove: LoadMove): Command<Options> => ({
     const given = Object.keys(input.values);
     if (given.some((flag) => !(action.flags ?? []).includes(flag))) throw usageError(usage);
     if (input.flags?.has('dry-run') === true && action.mayBeDry !== true) throw usageError(usage);
-    await action.run(input, words[0] ?? '', loadMove);
+    await action.run(input, words, loadMove);
   },
 });
 
@@ -61,18 +62,19 @@ interface Action {
   readonly words: number;
   readonly flags?: readonly string[];
   readonly mayBeDry?: true;
-  run(input: Input, word: string, loadMove: LoadMove): Promise<void>;
+  run(input: Input, words: readonly string[], loadMove: LoadMove): Promise<void>;
 }
 
 const actions: Readonly<Record<string, Action>> = {
   init: { words: 0, flags: ['user', 'print'], run: init },
   migrate: { words: 0, flags: ['user'], run: migrateTables },
   status: { words: 0, run: status },
-  drain: { words: 1, run: (input, node) => drain(input, node, true) },
-  undrain: { words: 1, run: (input, node) => drain(input, node, false) },
-  forget: { words: 1, run: forget },
+  drain: { words: 1, run: (input, [node = '']) => drain(input, node, true) },
+  undrain: { words: 1, run: (input, [node = '']) => drain(input, node, false) },
+  forget: { words: 1, run: (input, [node = '']) => forget(input, node) },
   'import-queue': { words: 0, mayBeDry: true, run: (input, _, loadMove) => transfer(input, 'import', loadMove) },
   'export-queue': { words: 0, mayBeDry: true, run: (input, _, loadMove) => transfer(input, 'export', loadMove) },
+  'move-mailbox': { words: 2, run: (input, [user = '', node = '']) => move(input, user, node) },
 };
 
 /** @throws start error without a cluster */
@@ -213,13 +215,14 @@ async function status(input: Input): Promise<void> {
   say(input, state, ...linesOf(state));
 }
 
-function linesOf({ configured, fault, nodes, differs, database }: ClusterAnswer): readonly string[] {
+function linesOf({ configured, fault, nodes, differs, divided, database }: ClusterAnswer): readonly string[] {
   if (!configured) return ['The running server is alone: it was started without plugins.cluster.database.'];
   if (fault !== null) return [`The database does not answer: ${fault}.`];
   return [
     ...nodes.map(nodeLine),
     ...(nodes.length === 0 ? ['No node has joined yet.'] : []),
     ...differs.map((key) => `The living nodes have different values of: ${key}.`),
+    ...(divided === null ? [] : [divided]),
     ...(database === null ? [] : databaseLines(database)),
   ];
 }
@@ -229,6 +232,7 @@ function nodeLine(one: ClusterAnswer['nodes'][number]): string {
     `version ${one.version ?? 'unknown'}`,
     one.beatAgeSeconds !== null && `beat ${one.beatAgeSeconds} s ago`,
     pluralize(one.leases, 'lease'),
+    one.mailboxes === 'owner' && pluralize(one.mailboxCount, 'mailbox', 'mailboxes'),
     one.state !== 'draining' && one.draining && 'draining',
     one.clockIsOff && one.state !== 'dead' && `clock ${one.clockAheadSeconds} s ahead`,
     (one.fenced ?? 0) > 0 && `fenced ${one.fenced} times`,
@@ -329,4 +333,16 @@ async function transfer(input: Input, direction: 'import' | 'export', loadMove: 
     throw startError(
       `${pluralize(left.length, 'entry stays', 'entries stay')} where ${left.length === 1 ? 'it was' : 'they were'}.`,
     );
+}
+
+async function move(input: Input, username: string, node: string): Promise<void> {
+  const { owner, terminal } = input;
+  databaseOf(input);
+  const { deskAt, deskOf, moveMailbox } = await import('./mailboxes/move-command.js');
+  const wish = { username, node, say: (line: string) => terminal.print(printable(line)) };
+  const state =
+    owner === undefined
+      ? await connected(input, asServer(input), (ask) => moveMailbox(deskAt(ask), wish))
+      : await moveMailbox(deskOf(owner), wish);
+  say(input, state, `${username} is on ${node}.`);
 }

@@ -27,6 +27,7 @@ export class DatabaseUsers implements UserRecords {
   readonly source = 'the database of the cluster';
   readonly #cluster: Cluster;
   readonly #copy: Document<CopiedUsers>;
+  readonly #added: (username: string) => Promise<unknown>;
   readonly #records = new Map<string, UserRecord>();
   readonly #byName = new Map<string, UserRecord>();
   #ordered: readonly UserRecord[] | undefined;
@@ -35,9 +36,17 @@ export class DatabaseUsers implements UserRecords {
   #isRead = false;
   #pulling: Promise<void> = Promise.resolve();
 
-  /** @param copy what this node knew when it stopped: it counts while the database is away */
-  constructor(cluster: Cluster, copy: Document<CopiedUsers>) {
+  /**
+   * @param copy what this node knew when it stopped: it counts while the database is away
+   * @param added called with the name of a new user
+   */
+  constructor(
+    cluster: Cluster,
+    copy: Document<CopiedUsers>,
+    added: (username: string) => Promise<unknown> = () => Promise.resolve(),
+  ) {
     this.#cluster = cluster;
+    this.#added = added;
     this.#copy = copy;
     const { revision, users } = copy.data;
     for (const record of users) this.#add(record);
@@ -76,6 +85,8 @@ export class DatabaseUsers implements UserRecords {
       await refuseTaken(sql, record);
       return record;
     });
+    // Otherwise its first mail does it.
+    await this.#added(record.username).catch(() => undefined);
   }
 
   async change(username: string, change: (record: UserRecord) => UserRecord): Promise<UserRecord> {
@@ -193,9 +204,10 @@ export class DatabaseUsers implements UserRecords {
 }
 
 /** Changes commit in the order of their revisions: who has one holds the row until then. */
-async function nextRevision(sql: SqlTransaction): Promise<string> {
+export async function nextRevision(sql: SqlTransaction, name: 'users' | 'mailbox-owners' = 'users'): Promise<string> {
   const [row] = await sql.query<{ value: string }>(
-    "update postern.revision set value = value + 1 where name = 'users' returning value",
+    'update postern.revision set value = value + 1 where name = $1 returning value',
+    [name],
   );
   if (row === undefined) throw new Error('the table of revisions is empty');
   return row.value;

@@ -1,5 +1,6 @@
 import { advice, type DoctorCheck, type Finding, fine, skipped, trouble } from '../../core/contracts/doctor-check.js';
 import { isStartError } from '../../core/problem.js';
+import { dividedMail, livingNodes } from './mailboxes/node-directory.js';
 import type { ClusterSettings, DatabaseSettings } from './options.js';
 import { complaintOf, ownVersion } from './schema.js';
 import {
@@ -38,6 +39,7 @@ export const clusterCheck: DoctorCheck<Partial<ClusterSettings>> = {
           ...(await roleFindings(ask, settings)),
           ...(await standbyFindings(ask, row)),
           ...(await snapshotFindings(ask)),
+          ...(await mailboxFindings(ask)),
           clockFinding((middle - (row?.now ?? middle)) / 1000),
           ...(tls === 'off' || hosts.every((one) => one.startsWith('/'))
             ? []
@@ -121,6 +123,12 @@ async function standbyFindings(ask: Ask, row: Settings | undefined): Promise<rea
       ),
     ];
   return [fine(`A commit waits for a standby: ${held.map(({ name }) => name).join(', ')}.`)];
+}
+
+async function mailboxFindings(ask: Ask): Promise<readonly Finding[]> {
+  // Without tables there is no node either, and another finding says so.
+  const why = dividedMail(await livingNodes(ask).catch(() => []));
+  return why === undefined ? [] : [trouble(why, 'See docs/cluster.md, "Mailboxes".')];
 }
 
 async function snapshotFindings(ask: Ask): Promise<readonly Finding[]> {

@@ -57,6 +57,12 @@ export class Doorbell {
     this.#timer ??= setTimeout(() => void this.#send(), gatherMs).unref();
   }
 
+  /** Tells this node, too. */
+  ringAll(topic: string, names: readonly string[]): void {
+    this.ring(topic, names);
+    this.#tell({ from: '', topic, names });
+  }
+
   on(topic: string, listener: Listener): () => void {
     const listeners = this.#listeners.get(topic) ?? new Set();
     this.#listeners.set(topic, listeners);

@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
+import { localDelivery } from '../../core/contracts/local-delivery.js';
+import { mailboxOwners } from '../../core/contracts/mailbox-owners.js';
 import { keptAnswers } from '../../core/contracts/http-records.js';
-import { configuration } from '../../core/contracts/server.js';
+import { configuration, type Configuration } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
@@ -13,9 +15,9 @@ import { exportMetrics } from './cluster-metrics.js';
 import { clusterCheck } from './doctor-check.js';
 import { clusterEndpoints } from './http/routes.js';
 import type { ClusterNode } from './node.js';
-import { ClusterOptions } from './options.js';
+import { ClusterOptions, type ClusterSettings } from './options.js';
 import type { LoadMove } from './queue-transfer.js';
-import { clockPlaySeconds } from './server-state.js';
+import { clockPlaySeconds, type MailboxReport } from './server-state.js';
 
 const name = 'cluster';
 const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' } as const;
@@ -24,21 +26,23 @@ const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', grou
 const nodeOfCluster = definePlugin({
   name,
   options: ClusterOptions,
-  needs: { configuration, attemptLimits },
-  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
+  needs: { configuration, attemptLimits, localDelivery },
+  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers, mailboxOwners },
   checks: [clusterCheck],
-  async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
+  async setup(context, { options, configuration, attemptLimits: limits, localDelivery: local }) {
+    const { data, hostname, file } = configuration;
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provideServices } = await import('./node-services.js');
     const { clock, log, health, http, onClose } = context;
     const { sessionSeconds } = options;
+    const mailboxes = mailboxReport(options, configuration);
     const node = new ClusterNode({
       settings: options,
       node: options.node ?? hostname,
       instance: await nodeIdOf(data),
       clock,
       log,
-      report: () => ({ version }),
+      report: () => ({ version, mailboxes }),
     });
     onClose(() => node.leave());
     const complaint = await node.complaint();
@@ -48,7 +52,7 @@ const nodeOfCluster = definePlugin({
     http.navigate(link);
     http.mount(clusterEndpoints({ node, sessionSeconds }));
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, ...(await provideServices(context, node, limits)) };
+    return { cluster: node, ...(await provideServices(context, { node, limits, settings: options, local, file })) };
   },
 });
 
@@ -68,6 +72,22 @@ const alone = definePlugin({
 export function clusterPlugin(loadMove: LoadMove): Plugin {
   const commands = [clusterCommand(loadMove)];
   return { ...nodeOfCluster, commands, unconfigured: { ...alone, commands } };
+}
+
+/** What the others may know of the mailboxes of this node. */
+function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuration: Configuration): MailboxReport {
+  const { hostname, domains } = configuration;
+  // Without domains of its own a server has `localhost`, for its notices.
+  const takesMail = domains.some((domain) => domain !== 'localhost');
+  if (mode !== 'owner' || peers === undefined) return { mode, takesMail };
+  const { address = hostname, port } = peers;
+  const pages = configuration.effective().flatMap(({ key, value }) => (key.startsWith('http.publicUrls') ? value : []));
+  return {
+    mode,
+    takesMail,
+    address: /:\d+$/.test(address) ? address : `${address}:${port}`,
+    pages: pages.map(String),
+  };
 }
 
 function healthOf(node: ClusterNode): HealthReport {

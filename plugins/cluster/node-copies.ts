@@ -23,11 +23,28 @@ export type CopiedUsers = z.output<typeof CopiedUsers>;
 const CopiedDocuments = z.record(z.string(), z.strictObject({ text: z.string(), version: z.int() }).nullable());
 export type CopiedDocuments = z.output<typeof CopiedDocuments>;
 
+/** `mailbox-owners.json`: which node had which mailbox, and how nodes were reached. */
+const CopiedOwners = z.strictObject({
+  revision: z.int(),
+  owners: z.array(z.strictObject({ username: z.string(), node: z.string(), moving: z.string().nullable() })),
+  addresses: z.record(z.string(), z.string()),
+});
+export type CopiedOwners = z.output<typeof CopiedOwners>;
+
+interface Copies {
+  readonly users: Document<CopiedUsers>;
+  readonly documents: Document<CopiedDocuments>;
+  readonly owners: Document<CopiedOwners>;
+}
+
 /** What a node knows when it starts while the database is away. */
-export async function openCopies(
-  folder: string,
-): Promise<{ readonly users: Document<CopiedUsers>; readonly documents: Document<CopiedDocuments> }> {
+export async function openCopies(folder: string): Promise<Copies> {
   return {
+    owners: await openDocument<CopiedOwners>({
+      file: join(folder, 'mailbox-owners.json'),
+      schema: CopiedOwners,
+      initial: { revision: 0, owners: [], addresses: {} },
+    }),
     users: await openDocument<CopiedUsers>({
       file: join(folder, 'users.json'),
       schema: CopiedUsers,

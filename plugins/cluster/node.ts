@@ -16,7 +16,7 @@ const maxTries = 3;
 const nextHostMs = 150;
 
 interface NodeInput {
-  readonly settings: ClusterSettings;
+  readonly settings: Pick<ClusterSettings, 'database' | 'sessionSeconds'>;
   readonly node: string;
   readonly instance: string;
   readonly clock: Clock;
@@ -169,6 +169,11 @@ export class ClusterNode implements Cluster {
 
   ring(topic: string, names: readonly string[]): void {
     this.#doorbell.ring(topic, names);
+  }
+
+  /** Tells this node at once as well. */
+  ringAll(topic: string, names: readonly string[]): void {
+    this.#doorbell.ringAll(topic, names);
   }
 
   onRing(topic: string, listener: (names: readonly string[] | null) => void): () => void {

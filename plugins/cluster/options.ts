@@ -61,19 +61,70 @@ const DatabaseOptions = z
   });
 export type DatabaseSettings = z.output<typeof DatabaseOptions>;
 
-export const ClusterOptions = z.strictObject({
-  node: z
+const PeerOptions = z.strictObject({
+  host: z
     .string()
-    .regex(/^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?$/, 'must be letters, digits, dots and hyphens, in lower case')
+    .min(1)
+    .max(255)
+    .default('0.0.0.0')
+    .describe('Address on which this node listens for the others.')
+    .meta({ examples: ['10.0.0.11'] }),
+  port: z.int().min(1).max(65_535).default(2425).describe('Port on which it listens.'),
+  address: z
+    .string()
+    .regex(/^(?:\[[0-9a-f:]+\]|[^:/\s]+)(?::\d+)?$/i, 'must be HOST or HOST:PORT')
     .optional()
-    .describe('Name of this server among the nodes; by default `hostname`.')
-    .meta({ examples: ['mx1'] }),
-  database: DatabaseOptions.describe('The PostgreSQL (14 or newer) that the nodes share.'),
-  sessionSeconds: z
-    .int()
-    .min(2)
-    .max(300)
-    .default(30)
-    .describe('A node that is silent for so long is dead to the others, and they send its mail.'),
+    .describe('How the others reach it, `host` or `host:port`. The host is in its certificate. By default `hostname`.')
+    .meta({ examples: ['mx1.internal:2425'] }),
+  tls: z
+    .strictObject({
+      ca: z
+        .string()
+        .min(1)
+        .describe('PEM file of the authority of the cluster. Whoever has a certificate of it is a node.')
+        .meta({ examples: ['/etc/postern/cluster-ca.pem'] }),
+      cert: z
+        .string()
+        .min(1)
+        .describe('PEM file of the certificate of this node, for server and client.')
+        .meta({ examples: ['/etc/postern/node.pem'] }),
+      key: z
+        .string()
+        .min(1)
+        .describe('PEM file of its key.')
+        .meta({ examples: ['/etc/postern/node.key'] }),
+    })
+    .describe('Nodes show each other certificates; there is no way without.'),
 });
+export type PeerSettings = z.output<typeof PeerOptions>;
+
+export const mailboxModes = ['here', 'owner', 'elsewhere', 'shared-disk'] as const;
+
+export const ClusterOptions = z
+  .strictObject({
+    node: z
+      .string()
+      .regex(/^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?$/, 'must be letters, digits, dots and hyphens, in lower case')
+      .optional()
+      .describe('Name of this server among the nodes; by default `hostname`.')
+      .meta({ examples: ['mx1'] }),
+    database: DatabaseOptions.describe('The PostgreSQL (14 or newer) that the nodes share.'),
+    sessionSeconds: z
+      .int()
+      .min(2)
+      .max(300)
+      .default(30)
+      .describe('A node that is silent for so long is dead to the others, and they send its mail.'),
+    mailboxes: z
+      .enum(mailboxModes)
+      .default('here')
+      .describe(
+        'Where mailboxes are. `here`: on the node that takes the mail, for one node with mailboxes alone. `owner`: each on one node, and the others hand mail to it. `elsewhere`: behind routes of `plugins.lmtp`. `shared-disk`: you know that all nodes have one disk.',
+      ),
+    peers: PeerOptions.optional().describe('How the nodes reach each other, for `owner`.'),
+  })
+  .refine(({ mailboxes, peers }) => mailboxes !== 'owner' || peers !== undefined, {
+    path: ['peers'],
+    message: 'is needed for mailboxes of `owner`',
+  });
 export type ClusterSettings = z.output<typeof ClusterOptions>;

@@ -125,7 +125,7 @@ insert into postern.body_table (number, opened_at)
 
 -- Users. A removed one stays, so that the others learn of it.
 create table postern.revision (name text primary key, value bigint not null);
-insert into postern.revision (name, value) values ('users', 0);
+insert into postern.revision (name, value) values ('users', 0), ('mailbox-owners', 0);
 create table postern.principal (
   username text primary key,
   revision bigint not null unique,
@@ -139,6 +139,19 @@ create table postern.principal (
 -- Names and aliases: each has one user.
 create table postern.name (name text primary key, username text not null);
 create index name_username on postern.name (username);
+
+-- Which node has which mailbox. 'moving': the node to which it moves. 'leaves': a node that has still to remove its old copy.
+create table postern.mailbox_owner (
+  username text primary key,
+  revision bigint not null,
+  node text not null,
+  moving text,
+  leaves text,
+  -- Why it does not move on.
+  note text
+);
+create index mailbox_owner_revision on postern.mailbox_owner (revision);
+create index mailbox_owner_node on postern.mailbox_owner (node);
 
 -- Responses by Idempotency-Key.
 create table postern.answer (key text primary key, at bigint not null, session text, claim text, answer text);

@@ -1,4 +1,5 @@
 import type { SharedDatabase, SqlRow } from '../../core/contracts/cluster.js';
+import type { ClusterSettings } from './options.js';
 
 /** One statement to the database that the nodes share. */
 export type Ask = <R extends SqlRow>(text: string, values?: readonly unknown[]) => Promise<readonly R[]>;
@@ -40,6 +41,17 @@ export function unsafe({ number, version, fsync, pages, commit }: Settings): str
   return undefined;
 }
 
+/** What a node tells the others about its mailboxes, in the report of its session. */
+export interface MailboxReport {
+  readonly mode: ClusterSettings['mailboxes'];
+  /** Whether it takes mail for domains. */
+  readonly takesMail: boolean;
+  /** `host:port` at which the others reach it. */
+  readonly address?: string;
+  /** Addresses of its pages. */
+  readonly pages?: readonly string[];
+}
+
 export interface NodeState {
   readonly node: string;
   readonly session: string;
@@ -58,6 +70,9 @@ export interface NodeState {
   readonly leases: number;
   /** How often its process has lost a session. */
   readonly fenced: number | null;
+  readonly mailboxes: MailboxReport | undefined;
+  /** Mailboxes that it has, where nodes divide them. */
+  readonly mailboxCount: number;
 }
 
 /** Clocks that differ by more are reported. Seconds. */
@@ -74,9 +89,11 @@ interface SessionRow extends SqlRow {
     readonly schema?: number;
     readonly fenced?: number;
     readonly clockAheadMs?: number | null;
+    readonly mailboxes?: MailboxReport;
   };
   readonly beat_age: number | null;
   readonly leases: number;
+  readonly mailbox_count: number;
 }
 
 /** The newest session of each node, those forgotten left out. */
@@ -84,29 +101,44 @@ export async function readNodes(ask: Ask, sessionSeconds: number): Promise<reado
   const rows = await ask<SessionRow>(`
     select distinct on (s.node) s.key, s.node, s.dead, s.draining, s.joined_at, s.report,
       extract(epoch from clock_timestamp())::float8 - (s.report ->> 'beatAt')::float8 / 1000 as beat_age,
-      coalesce(l.count, 0)::int as leases
+      coalesce(l.count, 0)::int as leases, coalesce(m.count, 0)::int as mailbox_count
     from postern.session s
+    left join (select node, count(*) from postern.mailbox_owner group by node) m on m.node = s.node
     left join (select session, count(*) from postern.recipient where session is not null and state = 0 group by session) l
       on l.session = s.key
     order by s.node, s.dead, s.joined_at desc`);
   return rows
     .filter(({ report }) => !('forgotten' in report))
-    .map(({ key, node, dead, draining, joined_at: joined, report, beat_age: age, leases }) => {
-      const isSilent = age !== null && age > sessionSeconds / 2;
-      return {
+    .map(
+      ({
+        key,
         node,
-        session: key,
-        state: dead ? 'dead' : isSilent ? 'silent' : draining ? 'draining' : 'up',
+        dead,
         draining,
-        version: report.version ?? null,
-        schema: report.schema ?? null,
-        joinedAt: joined.toISOString(),
-        beatAgeSeconds: age === null ? null : Math.max(0, round(age)),
-        clockAheadSeconds: typeof report.clockAheadMs === 'number' ? round(report.clockAheadMs / 1000) : null,
+        joined_at: joined,
+        report,
+        beat_age: age,
         leases,
-        fenced: report.fenced ?? null,
-      };
-    });
+        mailbox_count: mailboxCount,
+      }) => {
+        const isSilent = age !== null && age > sessionSeconds / 2;
+        return {
+          node,
+          session: key,
+          state: dead ? 'dead' : isSilent ? 'silent' : draining ? 'draining' : 'up',
+          draining,
+          version: report.version ?? null,
+          schema: report.schema ?? null,
+          joinedAt: joined.toISOString(),
+          beatAgeSeconds: age === null ? null : Math.max(0, round(age)),
+          clockAheadSeconds: typeof report.clockAheadMs === 'number' ? round(report.clockAheadMs / 1000) : null,
+          leases,
+          fenced: report.fenced ?? null,
+          mailboxes: report.mailboxes,
+          mailboxCount,
+        };
+      },
+    );
 }
 
 const round = (seconds: number): number => Math.round(seconds * 10) / 10;

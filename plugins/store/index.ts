@@ -2,6 +2,7 @@ import { targets } from '../../core/contracts/targets.js';
 import { configuration } from '../../core/contracts/server.js';
 import { directory } from '../../core/contracts/directory.js';
 import { mailSearch } from '../../core/contracts/mail-search.js';
+import { allMailboxesHere, mailboxOwners } from '../../core/contracts/mailbox-owners.js';
 import { type MailboxName, mailboxes } from '../../core/contracts/mailboxes.js';
 import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { submission } from '../../core/contracts/submission.js';
@@ -27,6 +28,7 @@ import { storeEndpoints } from './http/routes.js';
 import { draftEndpoints } from './http/drafts.js';
 import { selectionEndpoint } from './http/selection.js';
 import { mailboxService } from './messages/mailbox-service.js';
+import { atItsOwner, mailboxPlace, usersHere } from './owned-mailboxes.js';
 import { openStoreEditor } from './messages/message-editor.js';
 import { storeMetrics } from './delivery/store-metrics.js';
 import { StoreReader } from './messages/store-reader.js';
@@ -42,10 +44,11 @@ export const store = definePlugin({
   name: 'store',
   options: StoreOptions,
   needs: { configuration, directory, submission },
+  uses: { mailboxOwners },
   provides: { mailboxes, mailSearch, messageViewer },
   checks: [mailFolderCheck],
   commands: [mailboxCommand],
-  async setup(context, { options, configuration, directory, submission }) {
+  async setup(context, { options, configuration, directory, submission, mailboxOwners: owners = allMailboxesHere }) {
     const { http, smtp, metrics, health, clock, log } = context;
     const maildirs = new MaildirTree(await openRoot(configuration.data, options.root));
     const writable = new WriteHealth(maildirs.root, { clock });
@@ -60,25 +63,24 @@ export const store = definePlugin({
     });
     context.onClose(() => reader.close());
     const unique = new UniqueNames({ host: configuration.hostname, clock });
-    const provision = new MailboxProvision(maildirs, directory, log);
+    const provision = new MailboxProvision(maildirs, usersHere(directory, owners), log);
     const names = new MailboxNames(directory, provision);
     const limitOf = (mailbox: MailboxName) => names.quota(mailbox);
     const editor = await openStoreEditor({ reader, root: maildirs.root, node, names: unique, limitOf, clock, log });
     // After the start, since there may be very many files.
-    void editor.mailboxes.resume();
-    smtp.on('rcptTo', { order: 'last' }, quotaHook(directory, editor.quotas));
-    smtp.deliverTo(
-      targets.mailbox,
-      maildirTarget({
-        maildirs,
-        names: unique,
-        quotas: editor.quotas,
-        health: writable,
-        metrics: storeMetrics(metrics),
-        clock,
-        log,
-      }),
-    );
+    const settled = editor.mailboxes.resume();
+    await owners.open(mailboxPlace({ maildirs, reader, editor, settled }));
+    smtp.on('rcptTo', { order: 'last' }, quotaHook(usersHere(directory, owners), editor.quotas));
+    const target = maildirTarget({
+      maildirs,
+      names: unique,
+      quotas: editor.quotas,
+      health: writable,
+      metrics: storeMetrics(metrics),
+      clock,
+      log,
+    });
+    smtp.deliverTo(targets.mailbox, owners.divided(target));
     await provision.ensureAll();
     let mailboxCount = await reader.countMailboxes();
     context.every(countSeconds, async () => {
@@ -98,18 +100,19 @@ export const store = definePlugin({
       log,
     });
     watchStoreFolders(configuration.data, context);
-    http.mount([
+    const endpoints = [
       ...storeEndpoints({ reader, names, domains: () => configuration.domains }),
       ...folderChangeEndpoints(site),
       ...messageChangeEndpoints(site),
       ...emptyingEndpoints(site),
       selectionEndpoint(site),
       ...draftEndpoints({ ...draftServices, reader, names }),
-    ]);
+    ];
+    http.mount(endpoints.map((endpoint) => atItsOwner(endpoint, directory, owners)));
     http.navigate({ title: 'Mailboxes', href: '/store', order: 20, role: 'operate', group: 'Mail' });
     return {
-      mailboxes: mailboxService({ maildirs, reader, editor }),
-      mailSearch: new StoreSearch(reader, folderHref),
+      mailboxes: mailboxService({ maildirs, reader, editor, owners }),
+      mailSearch: new StoreSearch(reader, folderHref, owners.node),
       messageViewer: new LooseMessageViewer(reader.parser),
     };
   },

@@ -31,8 +31,8 @@ const isFolderOfCache: OwnEntry = (entry) => entry.isDirectory() && entry.name =
 const lookedInto = 1000;
 const atOnce = 16;
 
-/** Entries of the file system, intermediate folders of changes and removals, and leftovers of the write test. */
-const ownName = /^(?:lost\+found|\.intents|\.removed|\.probe-.*)$/;
+/** Entries of the file system, intermediate folders of changes, removals and moves, and leftovers of the write test. */
+const ownName = /^(?:lost\+found|\.intents|\.removed|\.incoming|\.probe-.*)$/;
 
 /** Interval of the check while there are none. */
 const lookSeconds = 3600;

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
+import { allMailboxesHere } from '../../core/contracts/mailbox-owners.js';
 import type { Mailboxes } from '../../core/contracts/mailboxes.js';
 import { parseAddress } from '../../core/mime/address.js';
 import { definePlugin, mailboxes } from '../../core/plugin.js';
@@ -19,7 +20,8 @@ const services: Readonly<
 > = {
   async 'on the disk'(test) {
     const { reading, editor, mailbox } = await EditingFixture.open(test);
-    const service = mailboxService({ maildirs: new MaildirTree(reading.root), reader: reading.reader, editor });
+    const maildirs = new MaildirTree(reading.root);
+    const service = mailboxService({ maildirs, reader: reading.reader, editor, owners: allMailboxesHere });
     return { service, address: `${mailbox.user}@${mailbox.domain}` };
   },
   async 'in memory'(test) {

@@ -2,6 +2,8 @@ import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import { ClusterAnswer, noCluster, readCluster } from '../cluster-answer.js';
+import { MailboxState, mailboxState, requestMove } from '../mailboxes/move-request.js';
+import { ownersTopic } from '../mailboxes/owner-table.js';
 import type { ClusterNode } from '../node.js';
 import { askFor, forgetNode, setDraining } from '../server-state.js';
 
@@ -17,6 +19,8 @@ export const clusterEndpoints = (deps: ClusterDeps): readonly AnyEndpoint[] => [
   stateEndpoint(deps),
   ...(['drain', 'undrain'] as const).map((action) => drainEndpoint(action, deps)),
   forgetEndpoint(deps),
+  mailboxEndpoint(deps),
+  moveEndpoint(deps),
 ];
 
 const stateEndpoint = ({ node, sessionSeconds }: ClusterDeps) =>
@@ -94,6 +98,47 @@ const forgetEndpoint = (deps: ClusterDeps) =>
         model: { node, state: 'forgotten' as const },
         notice: `${node} is not listed until it joins again.`,
         audit: { action: 'forget node', selector: { node } },
+      });
+    },
+  });
+
+const username = z.string().min(3).max(320).describe('Name of the user, `local@domain`');
+
+const mailboxEndpoint = (deps: ClusterDeps) =>
+  defineEndpoint({
+    method: 'GET',
+    path: '/cluster/mailbox',
+    summary: 'Which node has a mailbox',
+    group,
+    access: 'read',
+    problems: ['not-found', 'conflict', 'unavailable'],
+    query: z.strictObject({ username }),
+    answer: MailboxState,
+    cache: 'no-store',
+    handle: ({ query }) => mailboxState(askFor(shared(deps).database), query.username),
+  });
+
+const moveEndpoint = (deps: ClusterDeps) =>
+  defineEndpoint({
+    method: 'POST',
+    path: '/cluster/move-mailbox',
+    summary: 'A mailbox moves to another node; mail for it is queued meanwhile',
+    group,
+    access: 'admin',
+    problems: ['not-found', 'conflict', 'unavailable'],
+    body: { kind: 'fields', schema: z.strictObject({ username, node: Body.shape.node }) },
+    answer: MailboxState,
+    cache: 'no-store',
+    async handle({ body }) {
+      const node = shared(deps);
+      const model = await requestMove(askFor(node.database), body.username, body.node);
+      node.ringAll(ownersTopic, []);
+      return respond({
+        status: 200,
+        location: '/cluster',
+        model,
+        notice: `${body.username} moves to ${body.node}.`,
+        audit: { action: 'move mailbox', selector: body },
       });
     },
   });

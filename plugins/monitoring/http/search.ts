@@ -37,6 +37,7 @@ const Answer = z.object({
       items: z.array(Message),
       total: z.int().describe('Matches found so far.'),
       mailboxes: z.int(),
+      node: z.string().nullable().describe('The only one whose mailboxes were searched, where nodes divide them.'),
       searched: z.int().describe('Mailboxes that were searched completely; ask again for the rest.'),
     })
     .nullable()
@@ -61,7 +62,7 @@ export interface SearchRouteDeps {
 
 interface SearchModel {
   readonly q: string;
-  readonly mail: FoundMail | null;
+  readonly mail: (FoundMail & { readonly node: string | null }) | null;
   readonly groups: readonly FoundGroup[];
 }
 
@@ -111,7 +112,7 @@ export const searchEndpoint = (deps: SearchRouteDeps): AnyEndpoint =>
         isMailWanted ? deps.mail?.search({ q, limit, timeoutMs, mayOpen }) : undefined,
         group === 'mail' ? [] : deps.groups.find(q, { limit, mayOpen }, group),
       ]);
-      return { q, mail: mail ?? null, groups };
+      return { q, mail: mail === undefined ? null : { ...mail, node: deps.mail?.node ?? null }, groups };
     },
   });
 
@@ -131,7 +132,10 @@ function searchPage({ q, mail, groups }: SearchModel, { group, limit, poll }: Se
     mail: mail === null ? null : { ...mail, isComplete, items: mail.items.map(messageRow) },
     groups: groups.filter(({ items }) => items.length > 0),
     isEmpty: (mail === null || mail.total === 0) && groups.every(({ items }) => items.length === 0),
-    searched: [...(mail === null ? [] : ['Mail']), ...groups.map(({ title }) => title)],
+    searched: [
+      ...(mail === null ? [] : [mail.node === null ? 'Mail' : `Mail on ${mail.node}`]),
+      ...groups.map(({ title }) => title),
+    ],
     group: group ?? null,
     limit,
     all: path,

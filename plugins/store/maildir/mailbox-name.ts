@@ -1,5 +1,5 @@
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
-import type { Address, Domain, LocalPart } from '../../../core/mime/address.js';
+import { type Address, type Domain, type LocalPart, quoteLocalPart } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 
 /** Labels of letters, digits and inner hyphens (RFC 5890 §2.3.1); at most 253 bytes. */
@@ -86,4 +86,9 @@ export function mailboxNameOfUser(username: string): MailboxName {
   const local = username.slice(0, at);
   const decoded = local.startsWith('"') ? local.slice(1, -1).replace(/\\(.)/g, '$1') : local;
   return mailboxNameOf({ local: decoded as LocalPart, domain: username.slice(at + 1) as Domain });
+}
+
+/** Name of the user who owns the mailbox. */
+export function usernameOf({ user, domain }: MailboxName): string {
+  return `${quoteLocalPart(user)}@${domain}`;
 }

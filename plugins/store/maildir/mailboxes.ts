@@ -1,9 +1,8 @@
 import type { Directory } from '../../../core/contracts/directory.js';
 import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import type { Log } from '../../../core/log/log.js';
-import { quoteLocalPart } from '../../../core/mime/address.js';
 import { isProblem } from '../../../core/problem.js';
-import { mailboxNameOf, type MailboxParameters, parseMailboxName } from './mailbox-name.js';
+import { mailboxNameOf, type MailboxParameters, parseMailboxName, usernameOf } from './mailbox-name.js';
 import type { MaildirTree } from './maildir.js';
 
 /** A mailbox in responses. */
@@ -64,11 +63,6 @@ export class MailboxNames {
     const user = this.#directory.find(usernameOf(mailbox));
     return user instanceof Promise ? user.then((found) => found?.quota ?? null) : (user?.quota ?? null);
   }
-}
-
-/** Name of the user who owns the mailbox. */
-function usernameOf({ user, domain }: MailboxName): string {
-  return `${quoteLocalPart(user)}@${domain}`;
 }
 
 /** Users added at runtime have an empty mailbox as soon as it is read. */

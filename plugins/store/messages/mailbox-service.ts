@@ -1,10 +1,11 @@
 import { Readable } from 'node:stream';
+import type { MailboxOwners } from '../../../core/contracts/mailbox-owners.js';
 import type { Mailboxes } from '../../../core/contracts/mailboxes.js';
 import { asStorageProblem } from '../../../core/disk/fault.js';
-import { quoteLocalPart } from '../../../core/mime/address.js';
+import { type Address, quoteLocalPart } from '../../../core/mime/address.js';
 import { parseFolderName } from '../folders/folder-name.js';
 import type { MessageSummary } from '../folders/message-summary.js';
-import { mailboxNameOf } from '../maildir/mailbox-name.js';
+import { mailboxNameOf, usernameOf } from '../maildir/mailbox-name.js';
 import type { MaildirTree } from '../maildir/maildir.js';
 import type { StoreEditor } from './message-editor.js';
 import type { StoreReader } from './store-reader.js';
@@ -13,17 +14,20 @@ interface MailboxServiceDeps {
   readonly maildirs: MaildirTree;
   readonly reader: StoreReader;
   readonly editor: Pick<StoreEditor, 'messages'>;
+  readonly owners: Pick<MailboxOwners, 'settle' | 'use'>;
 }
 
 const [defaultLimit, maxLimit] = [50, 500];
 
 /** The mailboxes for other plugins. Disk faults are thrown as problems. */
-export function mailboxService({ maildirs, reader, editor: { messages } }: MailboxServiceDeps): Mailboxes {
+export function mailboxService({ maildirs, reader, editor: { messages }, owners }: MailboxServiceDeps): Mailboxes {
+  const at = <T>(address: Address, work: () => Promise<T>): Promise<T> =>
+    asked(() => owners.use(usernameOf(mailboxNameOf(address)), work));
   return {
-    ensure: (address) =>
-      asked(async () => {
-        await maildirs.ensure(mailboxNameOf(address));
-      }),
+    ensure: async (address) => {
+      await owners.settle(usernameOf(mailboxNameOf(address)));
+      await at(address, () => maildirs.ensure(mailboxNameOf(address)));
+    },
     exists: (address) => asked(() => maildirs.exists(mailboxNameOf(address))),
     list: () =>
       asked(async () => {
@@ -35,12 +39,12 @@ export function mailboxService({ maildirs, reader, editor: { messages } }: Mailb
         return found;
       }),
     folders: (mailbox) =>
-      asked(async () => {
+      at(mailbox, async () => {
         const found = await reader.folders(mailboxNameOf(mailbox));
         return found.map(({ name, total, unread }) => ({ name, total, unread }));
       }),
     messages: (mailbox, folder, { limit = defaultLimit, cursor } = {}) =>
-      asked(async () => {
+      at(mailbox, async () => {
         const page = await reader.list(mailboxNameOf(mailbox), parseFolderName(folder), {
           order: 'newest',
           limit: Math.max(1, Math.min(Math.trunc(limit), maxLimit)),
@@ -49,22 +53,26 @@ export function mailboxService({ maildirs, reader, editor: { messages } }: Mailb
         return { items: page.items.map(asStored), nextCursor: page.nextCursor };
       }),
     read: (mailbox, folder, id) =>
-      asked(async () => {
+      at(mailbox, async () => {
         const place = { mailbox: mailboxNameOf(mailbox), folder: parseFolderName(folder), id };
         return (await reader.open(place)).handle.createReadStream();
       }),
     append: async (mailbox, folder, message, { read = false } = {}) => {
       const status = read ? 'read' : 'unread';
       const source = Readable.from(message, { objectMode: false });
-      return (await messages.append(mailboxNameOf(mailbox), parseFolderName(folder), source, status)).id;
+      const append = () => messages.append(mailboxNameOf(mailbox), parseFolderName(folder), source, status);
+      return (await owners.use(usernameOf(mailboxNameOf(mailbox)), append)).id;
     },
     file: (mailbox, from, to, ids) =>
-      asked(async () => {
+      at(mailbox, async () => {
         const moved = await messages.move(mailboxNameOf(mailbox), parseFolderName(from), parseFolderName(to), ids);
         return moved.newIds;
       }),
     mark: (mailbox, folder, ids, mark) =>
-      asked(async () => (await messages.mark(mailboxNameOf(mailbox), parseFolderName(folder), ids, mark)).notFound),
+      at(
+        mailbox,
+        async () => (await messages.mark(mailboxNameOf(mailbox), parseFolderName(folder), ids, mark)).notFound,
+      ),
   };
 }
 

@@ -20,11 +20,13 @@ type FolderHref = (mailbox: MailboxIdentity, folder: string) => string;
  * takes some 100 ms, and they are checked against the folders anyway.
  */
 export class StoreSearch implements MailSearch {
+  readonly node: string | undefined;
   readonly #reader: StoreReader;
   readonly #folderHref: FolderHref;
   #running = 0;
 
-  constructor(reader: StoreReader, folderHref: FolderHref) {
+  constructor(reader: StoreReader, folderHref: FolderHref, node?: string) {
+    this.node = node;
     this.#reader = reader;
     this.#folderHref = folderHref;
   }

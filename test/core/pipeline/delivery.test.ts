@@ -4,9 +4,10 @@ import { describe, test } from 'node:test';
 import { parseAddress } from '../../../core/mime/address.js';
 import { problem } from '../../../core/problem.js';
 import { DeliveryDeadline } from '../../../core/pipeline/commit.js';
+import type { Recipient } from '../../../core/pipeline/transaction.js';
 import { codes, deliveryOf, queued, summary, whereabouts } from './delivery-fixture.js';
 import { deferred, refused, type Step } from './fake-target.js';
-import { recipientOf } from './pipeline-fixture.js';
+import { recipientOf, transactionOf } from './pipeline-fixture.js';
 
 const oops = new Error('oops: /srv/secret/path');
 const local = '451 4.3.0 Local error, try again later';
@@ -57,6 +58,24 @@ describe('a message for several targets', () => {
     const work = deliveryOf({ one: {} });
     const lost = { address: parseAddress('a@one'), hop: undefined, discarded: false };
     assert.equal(summary(await work.deliver([lost])), local);
+  });
+
+  test('of a stranger is queued for those that their target leaves to the queue, and for no others', async () => {
+    const stranger = (...recipients: readonly string[]) => ({ ...transactionOf(recipients, 'mx'), stranger: true });
+    const left = (recipient: Recipient) => ({ ...deferred()(recipient), queue: true }) as const;
+    for (const recipients of [['b@two'], ['a@one', 'b@two']]) {
+      const work = deliveryOf({ one: {}, two: { outcome: left }, retry: {} });
+      const { summary: reply } = await work.pipeline.snapshot().deliver(stranger(...recipients), work.message);
+      assert.equal(reply.code, 250);
+      assert.deepEqual(
+        work.fake('retry').recipients.map(({ address }) => address.address),
+        ['b@two'],
+      );
+    }
+    const work = deliveryOf({ one: {}, two: { outcome: left }, three: { outcome: deferred() }, retry: {} });
+    const { summary: reply } = await work.pipeline.snapshot().deliver(stranger('b@two', 'c@three'), work.message);
+    assert.equal(reply.code, 452);
+    assert.deepEqual(work.holders(), []);
   });
 
   for (const step of ['start', 'body', 'commit'] as const satisfies readonly Step[]) {

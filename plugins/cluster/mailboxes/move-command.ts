@@ -1,0 +1,51 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { answered, type CommandInput } from '../../../core/cli/command.js';
+import { isProblem, startError } from '../../../core/problem.js';
+import type { Ask } from '../server-state.js';
+import { MailboxState, mailboxState, requestMove } from './move-request.js';
+
+const lookMs = 500;
+
+/** What a move is asked of: the running server, or the database where none runs here. */
+interface MoveDesk {
+  request(username: string, node: string): Promise<MailboxState>;
+  look(username: string): Promise<MailboxState>;
+}
+
+export const deskOf = (owner: NonNullable<CommandInput<unknown>['owner']>): MoveDesk => ({
+  request: async (username, node) =>
+    answered(await owner('POST', '/cluster/move-mailbox', { username, node }), MailboxState),
+  look: async (username) =>
+    answered(await owner('GET', `/cluster/mailbox?username=${encodeURIComponent(username)}`), MailboxState),
+});
+
+export const deskAt = (ask: Ask): MoveDesk => ({
+  request: (username, node) => asStartError(() => requestMove(ask, username, node)),
+  look: (username) => asStartError(() => mailboxState(ask, username)),
+});
+
+async function asStartError<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw isProblem(error) ? startError(error.message, error) : error;
+  }
+}
+
+/** Waits until the nodes have done it. Ending it ends nothing: the nodes go on, and the same command waits again. */
+export async function moveMailbox(
+  desk: MoveDesk,
+  { username, node, say }: { readonly username: string; readonly node: string; readonly say: (line: string) => void },
+): Promise<MailboxState> {
+  let state = await desk.request(username, node);
+  let note: string | null = null;
+  while (state.node !== node || state.moving !== null || state.leaves !== null) {
+    if (state.node !== node && state.moving !== node)
+      throw startError(`${username} stays on ${state.node}: somebody has changed that meanwhile.`);
+    if (state.note !== note && state.note !== null) say(`It has to wait: ${state.note}`);
+    note = state.note;
+    await pause(lookMs);
+    state = await desk.look(username);
+  }
+  return state;
+}

@@ -1,0 +1,126 @@
+import { once } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, type Server } from 'node:https';
+import type { z } from 'zod';
+import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
+import { targets } from '../../../core/contracts/targets.js';
+import type { Log } from '../../../core/log/log.js';
+import { parseAddress } from '../../../core/mime/address.js';
+import { classOf, isProblem, problem, startError } from '../../../core/problem.js';
+import type { PeerSettings } from '../options.js';
+import { handedOver } from './divided-target.js';
+import { FramedInput } from './framed-input.js';
+import { Envelope, type Outcomes } from './peer-link.js';
+import type { PeerTls } from './peer-tls.js';
+
+interface ListenerInput {
+  readonly settings: Pick<PeerSettings, 'host' | 'port'>;
+  readonly tls: PeerTls;
+  readonly local: Pick<LocalDelivery, 'deliver'>;
+  readonly receive: (input: FramedInput) => Promise<void>;
+  readonly log: Log;
+}
+
+const maxEnvelope = 2 ** 20;
+/** Longer than the other side keeps a connection. Milliseconds. */
+const keepAliveMs = 120_000;
+
+/** Where the other nodes hand over mail and mailboxes. Whoever has no certificate of the cluster's authority gets no answer. */
+export class PeerListener {
+  readonly #input: ListenerInput;
+  readonly #server: Server;
+  /** Deliveries under way: the same one again has to wait for its outcome. */
+  readonly #delivering = new Set<string>();
+
+  constructor(input: ListenerInput) {
+    this.#input = input;
+    const { tls } = input;
+    this.#server = createServer(
+      { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: 'TLSv1.3', requestTimeout: 0 },
+      (asked, answer) => void this.#answer(asked, answer),
+    );
+    this.#server.keepAliveTimeout = keepAliveMs;
+    this.#server.on('tlsClientError', (error: Error, socket) => {
+      input.log.warn(
+        { remote: socket.remoteAddress, err: error },
+        'a connection without a certificate of the cluster was refused',
+      );
+    });
+  }
+
+  /** @throws start error */
+  async start(): Promise<void> {
+    const { host, port } = this.#input.settings;
+    try {
+      await once(this.#server.listen(port, host), 'listening');
+    } catch (error) {
+      throw startError(
+        `The nodes of the cluster cannot be answered on ${host} port ${port} (${(error as Error).message}). See plugins.cluster.peers.`,
+        error,
+      );
+    }
+  }
+
+  async close(): Promise<void> {
+    if (!this.#server.listening) return;
+    const closed = once(this.#server, 'close');
+    this.#server.close();
+    this.#server.closeIdleConnections();
+    await closed;
+  }
+
+  async #answer(asked: IncomingMessage, answer: ServerResponse): Promise<void> {
+    const input = new FramedInput(asked);
+    try {
+      if (asked.method !== 'POST') throw problem('not-found');
+      if (asked.url === '/deliver') send(answer, 200, await this.#deliver(input));
+      else if (asked.url === '/mailbox') {
+        await this.#input.receive(input);
+        send(answer, 200, {});
+      } else if (asked.url === '/ready') send(answer, 200, {});
+      else throw problem('not-found');
+    } catch (error) {
+      if (!isProblem(error)) this.#input.log.error({ err: error }, 'what another node asked for could not be done');
+      const [status, detail] = isProblem(error)
+        ? [classOf(error).http, error.message]
+        : [500, (error as Error).message];
+      // What was not read is not read any more.
+      answer.setHeader('Connection', 'close');
+      send(answer, status, { detail });
+    }
+  }
+
+  async #deliver(input: FramedInput): Promise<z.output<typeof Outcomes>> {
+    const { id, reversePath, recipients, ...rest } = Envelope.parse(JSON.parse(await input.line(maxEnvelope)));
+    const keys = recipients.map(({ username }) => `${id} ${username}`);
+    if (keys.some((key) => this.#delivering.has(key)))
+      throw problem('unavailable', 'The message is being delivered already.');
+    for (const key of keys) this.#delivering.add(key);
+    try {
+      const outcomes = await this.#input.local.deliver({
+        ...rest,
+        id,
+        reversePath: reversePath === null ? null : parseAddress(reversePath),
+        recipients: recipients.map(({ address, username }) => ({
+          address: parseAddress(address),
+          hop: { target: targets.mailbox, destination: username, data: handedOver },
+        })),
+        content: () => input.rest(),
+      });
+      return outcomes.map((one) => {
+        if (one.outcome === 'delivered') return { outcome: 'delivered' };
+        const { outcome, code, status, text, queue } = one;
+        return { outcome, code, status, text, ...(queue === true && { queue }) };
+      });
+    } finally {
+      for (const key of keys) this.#delivering.delete(key);
+    }
+  }
+}
+
+function send(answer: ServerResponse, status: number, body: unknown): void {
+  if (answer.headersSent) return;
+  const text = Buffer.from(JSON.stringify(body));
+  answer.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': text.length });
+  answer.end(text);
+}
