@@ -59,6 +59,11 @@ export class LiveConfiguration implements Configuration {
     return this.#current.settings.smtp.limits.messageBytes;
   }
 
+  get auditBytes(): number {
+    const { auditFileBytes, keepAuditFiles } = this.started.settings.log;
+    return auditFileBytes * keepAuditFiles;
+  }
+
   get maxSessions(): number {
     return this.#current.settings.smtp.limits.clients;
   }

@@ -67,6 +67,8 @@ export interface Configuration {
   readonly nameServers?: readonly string[];
   /** Maximum message size in bytes. */
   readonly messageBytes?: number;
+  /** The files of the audit log may have so many bytes together. */
+  readonly auditBytes?: number;
   /** Maximum concurrent SMTP sessions, over all listeners. */
   readonly maxSessions?: number;
   /** Every key with value, origin and description; secrets masked. */

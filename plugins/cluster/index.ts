@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
-import { keptAnswers } from '../../core/contracts/http-records.js';
+import { auditReader, keptAnswers } from '../../core/contracts/http-records.js';
 import { configuration } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
@@ -25,12 +25,13 @@ const nodeOfCluster = definePlugin({
   name,
   options: ClusterOptions,
   needs: { configuration, attemptLimits },
-  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers },
+  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers, auditReader },
   ...shown,
-  async setup(context, { options, configuration: { data, hostname }, attemptLimits: limits }) {
+  async setup(context, { options, configuration: current, attemptLimits: limits }) {
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provideServices } = await import('./node-services.js');
     const { clock, log, health, http, onClose } = context;
+    const { data, hostname } = current;
     const { sessionSeconds } = options;
     const node = new ClusterNode({
       settings: options,
@@ -48,7 +49,7 @@ const nodeOfCluster = definePlugin({
     http.navigate(link);
     http.mount(clusterEndpoints({ node, sessionSeconds }));
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, ...(await provideServices(context, node, limits)) };
+    return { cluster: node, ...(await provideServices(context, node, limits, current)) };
   },
 });
 

@@ -1,6 +1,9 @@
+import { join } from 'node:path';
 import type { AttemptLimits } from '../../core/contracts/cluster.js';
+import type { Configuration } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
 import { DatabaseAnswers } from './database-answers.js';
+import { DatabaseAudit } from './database-audit.js';
 import { DatabaseDocuments } from './database-documents.js';
 import { DatabaseUsers } from './database-users.js';
 import { openCopies } from './node-copies.js';
@@ -19,6 +22,7 @@ export async function provideServices(
   { every, folder, log, onClose }: Pick<PluginContext, 'every' | 'folder' | 'log' | 'onClose'>,
   node: ClusterNode,
   limits: AttemptLimits,
+  { data, auditBytes = Infinity }: Configuration,
 ) {
   const copies = await openCopies(await folder('cluster'));
   const documents = new DatabaseDocuments(node, copies.documents);
@@ -26,6 +30,7 @@ export async function provideServices(
   const siteShares = new NodeShares(node);
   const userRecords = new DatabaseUsers(node, copies.users);
   const keptAnswers = new DatabaseAnswers(node, log);
+  const auditReader = new DatabaseAudit({ cluster: node, folder: join(data, 'logs'), maxBytes: auditBytes, log });
   const attempts = new SharedAttempts(node, limits);
   /** While the database is away, health says so. */
   const regularly = (seconds: number, work: () => Promise<void>): void =>
@@ -34,6 +39,7 @@ export async function provideServices(
     });
   regularly(1, () => siteShares.look());
   regularly(1, () => attempts.exchange());
+  regularly(1, () => auditReader.copy());
   regularly(5, () => duties.take());
   regularly(lookSeconds, () => documents.look());
   regularly(lookSeconds, () => userRecords.pull());
@@ -45,5 +51,5 @@ export async function provideServices(
     .pull()
     .catch((error: unknown) => log.error({ err: error }, 'the users of the cluster cannot be read now'));
   await userRecords.save();
-  return { documents, duties, siteShares, userRecords, keptAnswers };
+  return { documents, duties, siteShares, userRecords, keptAnswers, auditReader };
 }

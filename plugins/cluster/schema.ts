@@ -151,6 +151,25 @@ create table postern.share (
 create table postern.duty (name text primary key, session text not null);
 
 create table postern.document (name text primary key, version bigint not null, data text not null);
+
+-- What is in the audit logs of the nodes. 'position': bytes that a node had written up to the end of the line.
+create table postern.audit (
+  node text not null collate "C",
+  position bigint not null,
+  at bigint not null,
+  -- What is searched, in lower case.
+  who text not null,
+  address text not null,
+  method text not null,
+  path text not null,
+  action text not null,
+  done boolean not null,
+  line text not null,
+  primary key (node, position)
+);
+create index audit_at on postern.audit (at, node, position);
+-- Up to where a node has copied its files.
+create table postern.audit_copied (node text primary key, position bigint not null, place text not null);
 `,
   },
 ];

@@ -1,6 +1,5 @@
 import { pluralize } from '../../core/text/format.js';
-import type { AuditEntry } from '../../core/contracts/http-records.js';
-import { pathOf } from './audit-trail.js';
+import { type AuditEntry, requestedPath } from '../../core/contracts/http-records.js';
 
 /** A piece of a sentence; with `href` it leads to what it names. */
 export interface Words {
@@ -156,5 +155,5 @@ export function auditWords(entry: AuditEntry): readonly Words[] {
 }
 
 const unknownAction = (entry: AuditEntry): readonly Piece[] => [
-  entry.action === undefined ? `called ${entry.method} ${pathOf(entry)}` : `${entry.action}: ${pathOf(entry)}`,
+  entry.action === undefined ? `called ${entry.method} ${requestedPath(entry)}` : `${entry.action}: ${requestedPath(entry)}`,
 ];

@@ -171,6 +171,7 @@ test('a search since a time ends at older entries, and finds those that a clock 
 test('the page shows what another reader has, and the files of this server while that is unavailable', async (t) => {
   let isThere = true;
   const reader: AuditReader = {
+    node: 'mx1',
     read: ({ limit }) => {
       if (!isThere) return Promise.reject(problem('unavailable', 'The database is away.'));
       return Promise.resolve({ items: [entry(7)], total: 1, limit, nextCursor: 'next' });
