@@ -42,6 +42,16 @@ export function maskedText(text: string, outline: Outline): string {
   return redactText(shown + text.slice(at));
 }
 
+/** Keys whose value is a secret in clear text. */
+export function literalSecrets(text: string, outline: Outline): readonly KeyPath[] {
+  return [...spansOf(text)]
+    .filter(([key, [start, end]]) => {
+      const value = text.slice(start, end);
+      return !/^(?:null|""|''|\[)/.test(value) && isHidden(key, value.charAt(0), outline);
+    })
+    .map(([key]) => key);
+}
+
 function secretSpans(text: string, outline: Outline): readonly (readonly [number, number])[] {
   const spans = [...spansOf(text)]
     .filter(([key, [start]]) => isHidden(key, text.charAt(start), outline))

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { type NodeSet, readSets } from './configuration-sets.js';
 import { type Ask, clockPlaySeconds, differences, readDatabase, readNodes } from './server-state.js';
 
 const NodeAnswer = z.object({
@@ -15,6 +16,13 @@ const NodeAnswer = z.object({
   clockIsOff: z.boolean(),
   leases: z.int().describe('Recipients that it has taken from the queue'),
   fenced: z.int().nullable().describe('Sessions that its process has lost'),
+  configuration: z
+    .object({
+      set: z.int().nullable().describe('Applied last'),
+      state: z.enum(['waiting', 'applying', 'checking', 'applied', 'refused', 'failed', 'stopped', 'none']),
+      why: z.string().nullable(),
+    })
+    .describe('Of the set in use; none: it applies no sets. checking: its health must not fall for 10 s'),
 });
 
 const DatabaseAnswer = z.object({
@@ -63,6 +71,15 @@ export const ClusterAnswer = z.object({
   fault: z.string().nullable().describe('Why the database does not answer'),
   differs: z.array(z.enum(['version', 'schema'])).describe('What living nodes have different values of'),
   nodes: z.array(NodeAnswer),
+  configuration: z
+    .object({
+      set: z.int(),
+      at: z.iso.datetime(),
+      by: z.string().nullable(),
+      stopped: z.object({ node: z.string(), why: z.string() }).nullable().describe('Who could not apply it'),
+    })
+    .nullable()
+    .describe('The set of configuration files in use'),
   database: DatabaseAnswer.nullable(),
 });
 export type ClusterAnswer = z.output<typeof ClusterAnswer>;
@@ -73,6 +90,7 @@ export const noCluster: ClusterAnswer = {
   fault: null,
   differs: [],
   nodes: [],
+  configuration: null,
   database: null,
 };
 
@@ -89,6 +107,7 @@ interface AnswerInput {
 export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInput): Promise<ClusterAnswer> {
   const nodes = await readNodes(ask, sessionSeconds);
   const database = await readDatabase(ask, host);
+  const { current, nodes: sets } = await readSets(ask);
   return {
     configured: true,
     node,
@@ -98,7 +117,9 @@ export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInp
       ...one,
       own: one.node === node,
       clockIsOff: Math.abs(one.clockAheadSeconds ?? 0) > clockPlaySeconds,
+      configuration: setOf(sets.find(({ node: name }) => name === one.node)),
     })),
+    configuration: current && { set: current.number, at: current.at, by: current.by, stopped: current.stopped },
     database: {
       ...database,
       standbys: [...database.standbys],
@@ -107,3 +128,9 @@ export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInp
     },
   };
 }
+
+const setOf = (one: NodeSet | undefined): ClusterAnswer['nodes'][number]['configuration'] => ({
+  set: one?.number ?? null,
+  state: one?.state ?? 'none',
+  why: one?.why ?? null,
+});

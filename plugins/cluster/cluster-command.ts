@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { answered, type Command, type CommandInput, type Terminal } from '../../core/cli/command.js';
 import { startError, usageError } from '../../core/problem.js';
 import { formatBytes, pluralize, printable } from '../../core/text/format.js';
+import { configCommand, configUsage } from './config-command.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import type { ClusterSettings, DatabaseSettings } from './options.js';
 import { ownVersion } from './schema.js';
@@ -16,6 +17,7 @@ const usage = [
   'postern cluster drain NODE [--json]                     the node takes nothing more from the queue',
   'postern cluster undrain NODE [--json]                   it takes mail from the queue again',
   'postern cluster forget NODE [--json]                    a dead node is not listed any more',
+  ...configUsage,
 ] as const;
 
 /** Empty on a server without a cluster. */
@@ -25,7 +27,7 @@ type Input = CommandInput<Options>;
 /** `postern cluster …`. With a running server it asks that one, so that its audit trail has it. */
 export const clusterCommand: Command<Options> = {
   name: 'cluster',
-  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget',
+  summary: 'Several servers with one queue: init, migrate, status, drain, undrain, forget, config',
   usage,
   flags: ['json'],
   needsNoData: true,
@@ -35,6 +37,11 @@ export const clusterCommand: Command<Options> = {
   },
   async run(input) {
     const [word = '', ...words] = input.args;
+    if (word === 'config') {
+      databaseOf(input);
+      await configCommand(input, words);
+      return;
+    }
     const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
     if (action === undefined || words.length !== action.words) throw usageError(usage);
     const given = Object.keys(input.values);
@@ -197,13 +204,14 @@ async function status(input: Input): Promise<void> {
   say(input, state, ...linesOf(state));
 }
 
-function linesOf({ configured, fault, nodes, differs, database }: ClusterAnswer): readonly string[] {
+function linesOf({ configured, fault, nodes, differs, database, configuration }: ClusterAnswer): readonly string[] {
   if (!configured) return ['The running server is alone: it was started without plugins.cluster.database.'];
   if (fault !== null) return [`The database does not answer: ${fault}.`];
   return [
     ...nodes.map(nodeLine),
     ...(nodes.length === 0 ? ['No node has joined yet.'] : []),
     ...differs.map((key) => `The living nodes have different values of: ${key}.`),
+    ...(configuration === null ? [] : configurationLines(configuration)),
     ...(database === null ? [] : databaseLines(database)),
   ];
 }
@@ -215,10 +223,16 @@ function nodeLine(one: ClusterAnswer['nodes'][number]): string {
     pluralize(one.leases, 'lease'),
     one.state !== 'draining' && one.draining && 'draining',
     one.clockIsOff && one.state !== 'dead' && `clock ${one.clockAheadSeconds} s ahead`,
+    one.configuration.state !== 'none' && `set ${one.configuration.set ?? 'none'} ${one.configuration.state}`,
     (one.fenced ?? 0) > 0 && `fenced ${one.fenced} times`,
   ];
   return `${one.node}  ${one.state}  ${facts.filter((fact) => fact !== false).join(', ')}`;
 }
+
+const configurationLines = ({ set, stopped }: NonNullable<ClusterAnswer['configuration']>): readonly string[] => [
+  `Set ${set} of the configuration is in use.`,
+  ...(stopped === null ? [] : [`It is stopped, and no other node applies it. ${stopped.node}: ${stopped.why}`]),
+];
 
 function databaseLines(database: NonNullable<ClusterAnswer['database']>): readonly string[] {
   const { host, version, schema, synchronous, standbys, tables, oldestSnapshot, slots } = database;

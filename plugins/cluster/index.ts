@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
 import { auditReader, keptAnswers } from '../../core/contracts/http-records.js';
-import { configuration } from '../../core/contracts/server.js';
+import { configurationSets } from '../../core/contracts/configuration-source.js';
+import { configuration, healthOverview } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
@@ -24,14 +25,14 @@ const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', grou
 const nodeOfCluster = definePlugin({
   name,
   options: ClusterOptions,
-  needs: { configuration, attemptLimits },
-  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers, auditReader },
+  needs: { configuration, attemptLimits, healthOverview },
+  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers, auditReader, configurationSets },
   ...shown,
-  async setup(context, { options, configuration: current, attemptLimits: limits }) {
+  async setup(context, { options, ...services }) {
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provideServices } = await import('./node-services.js');
     const { clock, log, health, http, onClose } = context;
-    const { data, hostname } = current;
+    const { data, hostname } = services.configuration;
     const { sessionSeconds } = options;
     const node = new ClusterNode({
       settings: options,
@@ -47,9 +48,16 @@ const nodeOfCluster = definePlugin({
     await node.join();
     health.check('cluster', () => healthOf(node));
     http.navigate(link);
-    http.mount(clusterEndpoints({ node, sessionSeconds }));
+    const { provided, sets } = await provideServices(context, node, services);
+    http.mount(
+      clusterEndpoints({
+        node,
+        sessionSeconds,
+        sets: { sets, configuration: services.configuration, changed: () => provided.configurationSets.changed() },
+      }),
+    );
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, ...(await provideServices(context, node, limits, current)) };
+    return { cluster: node, ...provided };
   },
 });
 

@@ -155,5 +155,7 @@ export function auditWords(entry: AuditEntry): readonly Words[] {
 }
 
 const unknownAction = (entry: AuditEntry): readonly Piece[] => [
-  entry.action === undefined ? `called ${entry.method} ${requestedPath(entry)}` : `${entry.action}: ${requestedPath(entry)}`,
+  entry.action === undefined
+    ? `called ${entry.method} ${requestedPath(entry)}`
+    : `${entry.action}: ${requestedPath(entry)}`,
 ];

@@ -3,6 +3,7 @@ import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/en
 import { problem } from '../../../core/problem.js';
 import { ClusterAnswer, noCluster, readCluster } from '../cluster-answer.js';
 import type { ClusterNode } from '../node.js';
+import { type SetsDeps, setEndpoints } from './configuration.js';
 import { askFor, forgetNode, setDraining } from '../server-state.js';
 
 const group = 'Cluster';
@@ -11,12 +12,14 @@ export interface ClusterDeps {
   /** Undefined without a cluster. */
   readonly node: ClusterNode | undefined;
   readonly sessionSeconds: number;
+  readonly sets?: SetsDeps;
 }
 
 export const clusterEndpoints = (deps: ClusterDeps): readonly AnyEndpoint[] => [
   stateEndpoint(deps),
   ...(['drain', 'undrain'] as const).map((action) => drainEndpoint(action, deps)),
   forgetEndpoint(deps),
+  ...(deps.sets === undefined ? [] : setEndpoints(deps.sets)),
 ];
 
 const stateEndpoint = ({ node, sessionSeconds }: ClusterDeps) =>

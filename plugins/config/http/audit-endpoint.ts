@@ -92,10 +92,7 @@ export function auditEndpoint(folder: string, reader?: AuditReader): AnyEndpoint
     query: Query,
     answer: z.object({
       items: z.array(Entry),
-      total: z
-        .int()
-        .nullable()
-        .describe('All that fit, on every page; null when the log is too long to count.'),
+      total: z.int().nullable().describe('All that fit, on every page; null when the log is too long to count.'),
       limit: z.int(),
       nextCursor: z.string().nullable(),
       source: z
