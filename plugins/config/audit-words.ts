@@ -32,6 +32,7 @@ const account = (told: Told): Words => ({ text: field(told, 'username'), href: '
 const destination = (told: Told): Words =>
   link(field(told, 'destination'), 'client', 'destinations', field(told, 'destination'));
 const node = (told: Told): Words => ({ text: field(told, 'node'), href: '/cluster' });
+const setOf = (told: Told): Words => link(`set ${field(told, 'set')}`, 'cluster', 'configuration', field(told, 'set'));
 const quarantined = (told: Told): Words => ({ text: field(told, 'name'), href: '/client/queue/quarantine' });
 
 function mailbox({ entry: { params } }: Told): Words {
@@ -89,6 +90,8 @@ const sentences: Readonly<Record<string, Sentence>> = {
   'drain node': (told) => ['drained the node ', node(told)],
   'undrain node': (told) => ['ended the drain of the node ', node(told)],
   'forget node': (told) => ['took the dead node ', node(told), ' out of the list'],
+  'push configuration': (told) => ['kept ', setOf(told), ' of the configuration'],
+  'use configuration': (told) => ['put ', setOf(told), ' of the configuration to use'],
   'end sessions': (told) => ['ended ', pluralize(count(told, 'ended'), 'session'), ' of their own'],
   'config.reload': (told) => [
     'reloaded the ',

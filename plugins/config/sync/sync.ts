@@ -151,12 +151,17 @@ export class Sync {
       applied: (applied?.files ?? []).map(({ name, layer, sha256 }) => ({ file: name, layer, sha256 })),
       skipped: [...this.#offer.refused(this.#seen ?? []), ...this.#skipped],
       drift: await this.#drift(),
-      // While the source is away, the error says so.
-      servers:
-        (await this.#open(settings)
-          .servers?.()
-          .catch(() => [])) ?? [],
+      servers: await this.#servers(settings),
     };
+  }
+
+  /** None while the source is away: the error says so. */
+  async #servers(settings: SyncSettings): Promise<readonly SourceServer[]> {
+    try {
+      return (await this.#open(settings).servers?.()) ?? [];
+    } catch {
+      return [];
+    }
   }
 
   health(): HealthReport {
