@@ -11,7 +11,7 @@ import { withTimeout } from '../concurrency.js';
 import { siteEntry, watchedCode } from '../host/site-files.js';
 import type { HttpSettings } from '../http/options.js';
 import type { Log } from '../log/log.js';
-import type { LoadedConfiguration } from './load.js';
+import { type LoadedConfiguration, reviewLayer } from './load.js';
 import { isStartError, problem } from '../problem.js';
 import { maskedValue } from './masking.js';
 import type { KeyPath } from './positions.js';
@@ -82,7 +82,7 @@ export class LiveConfiguration implements Configuration {
 
   review(name: string, text: string): ReviewedLayer {
     try {
-      return this.#current.review(name, text);
+      return reviewLayer(name, text, this.#current.plugins);
     } catch (cause) {
       if (isStartError(cause)) throw problem('invalid', { detail: cause.message, cause });
       throw cause;

@@ -55,7 +55,6 @@ export interface LoadedConfiguration extends Configuration, PluginSet {
   leaves(): ReadonlyMap<KeyPath, unknown>;
   effective(): readonly EffectiveValue[];
   files(): readonly ConfigurationFile[];
-  review(name: string, text: string): ReviewedLayer;
 }
 
 /**
@@ -130,21 +129,23 @@ export async function loadConfiguration(input: LoadOptions): Promise<LoadedConfi
       const { plugins: _, ...core } = { ...overridden, data };
       return leavesOf({ ...core, plugins: Object.fromEntries(options) });
     },
-    review: (name: string, text: string) => review(parseConfigFile(name, text), outlineOfAll(running)),
     files: () => files.map(({ path, text }) => ({ path, text: maskedText(text, outlineOfAll(running)) })).toReversed(),
   });
 }
 
-function review(file: ConfigFile, outline: Outline): ReviewedLayer {
+/** @throws start error for a text that cannot be a layer */
+export function reviewLayer(name: string, text: string, plugins: readonly Plugin[]): ReviewedLayer {
+  const file = parseConfigFile(name, text);
   const complaints = [...repeatedKeyComplaints(file), ...forbiddenKeyComplaints(file)];
   if (complaints.length > 0) throw configurationError(complaints, file.path);
-  const { plugins } = file.content;
+  const { plugins: options } = file.content;
+  const outline = outlineOfAll(plugins);
   return {
-    text: maskedText(file.text, outline),
-    secrets: literalSecrets(file.text, outline),
+    text: maskedText(text, outline),
+    secrets: literalSecrets(text, outline),
     keys: [
       ...Object.keys(file.content),
-      ...Object.keys(typeof plugins === 'object' ? (plugins ?? {}) : {}).map((name) => joinPath('plugins', name)),
+      ...Object.keys(typeof options === 'object' ? (options ?? {}) : {}).map((name) => joinPath('plugins', name)),
     ],
   };
 }

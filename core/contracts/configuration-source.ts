@@ -37,7 +37,7 @@ export interface LookBounds {
   readonly dryRun?: boolean;
 }
 
-/** What became of the files of a look. `postponed`: nobody knows yet; they could not be read, or another reload ran. */
+/** How a look ended. `postponed`: the files could not be read, or another reload ran. */
 export type SourceResult =
   { readonly status: 'applied' | 'unchanged' | 'postponed' } | { readonly status: 'refused'; readonly why: string };
 
@@ -59,7 +59,7 @@ export interface ConfigurationSource {
   look(bounds: LookBounds): Promise<SourceSnapshot>;
   /** Calls the listener when something has changed: it looks soon, and at its interval all the same. Returns the undo. */
   watch?(listener: () => void): () => void;
-  /** Called after each look that was no dry run. Never rejects. */
+  /** Called at the end of each look that was no dry run. Never rejects. */
   done?(result: SourceResult): Promise<void>;
   /** The servers that this source is for, where it knows them. @throws Problem `unavailable` */
   servers?(): Promise<readonly SourceServer[]>;

@@ -23,10 +23,10 @@ export type Place = z.output<typeof Place>;
 
 export const parsePlace = (text: string): Place => Place.parse(JSON.parse(text));
 
-/** Lines behind a place, without line ends. */
+/** Lines after a place, without line ends. */
 interface NextLines {
   readonly lines: readonly string[];
-  /** Behind them. */
+  /** After them. */
   readonly place: Place;
 }
 
@@ -48,7 +48,7 @@ export async function auditStamp(folder: string): Promise<string> {
  * The next complete lines of the audit log in a folder; undefined when there are none. Begins with the oldest file when
  * the place is in none of them.
  */
-export async function linesBehind(folder: string, place: Place | undefined): Promise<NextLines | undefined> {
+export async function linesAfter(folder: string, place: Place | undefined): Promise<NextLines | undefined> {
   const files = await openAll(folder);
   try {
     let index = files.findIndex(({ id }) => id === place?.file);

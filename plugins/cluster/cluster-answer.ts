@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type NodeSet, readSets } from './configuration-sets.js';
+import { type NodeSet, readSets } from './configuration/sets.js';
 import { type Ask, clockPlaySeconds, differences, readDatabase, readNodes } from './server-state.js';
 
 const NodeAnswer = z.object({

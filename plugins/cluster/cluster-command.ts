@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { answered, type Command, type CommandInput, type Terminal } from '../../core/cli/command.js';
 import { startError, usageError } from '../../core/problem.js';
 import { formatBytes, pluralize, printable } from '../../core/text/format.js';
-import { configCommand, configUsage } from './config-command.js';
+import { configCommand, configUsage } from './configuration/config-command.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import type { ClusterSettings, DatabaseSettings } from './options.js';
 import { ownVersion } from './schema.js';

@@ -10,7 +10,7 @@ import {
 import type { Log } from '../../core/log/log.js';
 import { redact } from '../../core/log/redact.js';
 import { isProblem, problem } from '../../core/problem.js';
-import { auditStamp, linesBehind, parsePlace } from './audit-files.js';
+import { auditStamp, linesAfter, parsePlace } from './audit-files.js';
 import { isUnanswered } from './database.js';
 import { askFor } from './server-state.js';
 
@@ -69,7 +69,7 @@ export class DatabaseAudit implements AuditReader {
   }
 
   /**
-   * Lines and the place behind them are written together, so that none is written twice or left out. Returns whether
+   * Lines and the place after them are written together, so that none is written twice or left out. Returns whether
    * there may be more.
    */
   async #copyBatch(sql: SqlTransaction): Promise<boolean> {
@@ -78,7 +78,7 @@ export class DatabaseAudit implements AuditReader {
       'select position, place from postern.audit_copied where node = $1 for update',
       [this.node],
     );
-    const next = await linesBehind(folder, known[0] && parsePlace(known[0].place));
+    const next = await linesAfter(folder, known[0] && parsePlace(known[0].place));
     if (next === undefined) return false;
     let position = Number(known[0]?.position ?? 0);
     const rows = next.lines.flatMap((line) => {
@@ -148,7 +148,7 @@ const searched = (text: string): string =>
     .replaceAll('\0', '\ufffd')
     .replace(/\p{Surrogate}/gu, '\ufffd');
 
-/** Where the next page begins: behind this row. */
+/** The next page begins after this row. */
 interface Cursor {
   readonly at: number;
   readonly node: string;
@@ -183,12 +183,12 @@ async function readPage({ database }: Cluster, query: AuditQuery): Promise<Audit
     query.result === undefined ? null : query.result === 'done',
     query.node ?? null,
   ];
-  const behind = [from?.at ?? null, from?.node ?? null, from?.position ?? null];
+  const after = [from?.at ?? null, from?.node ?? null, from?.position ?? null];
   const ask = askFor(database);
-  const [end] = await ask<AuditRow>(endText, [...times, ...behind, maxScanned]);
+  const [end] = await ask<AuditRow>(endText, [...times, ...after, maxScanned]);
   const found = await ask<AuditRow & { readonly line: string }>(pageText, [
     ...times,
-    ...behind,
+    ...after,
     maxScanned,
     ...wanted,
     limit + 1,
@@ -212,7 +212,7 @@ async function readPage({ database }: Cluster, query: AuditQuery): Promise<Audit
 
 const newestFirst = 'order by at desc, node desc, position desc';
 
-/** The rows of a time, behind a cursor. */
+/** The rows of a time, after a cursor. */
 const rowsText = `
   from postern.audit where ($1::bigint is null or at >= $1) and ($2::bigint is null or at < $2)
     and ($3::bigint is null or (at, node, position) < ($3, $4::text, $5::bigint)) ${newestFirst}`;

@@ -3,14 +3,14 @@ import type { AttemptLimits } from '../../core/contracts/cluster.js';
 import type { Configuration, HealthOverview } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
 import { DatabaseAnswers } from './database-answers.js';
-import { ConfigurationSets } from './configuration-sets.js';
+import { ConfigurationSets } from './configuration/sets.js';
 import { DatabaseAudit } from './database-audit.js';
 import { DatabaseDocuments } from './database-documents.js';
 import { DatabaseUsers } from './database-users.js';
 import { openCopies } from './node-copies.js';
 import type { ClusterNode } from './node.js';
 import { NodeDuties } from './node-duties.js';
-import { SetSource } from './set-source.js';
+import { SetSource } from './configuration/set-source.js';
 import { SharedAttempts } from './shared-attempts.js';
 import { NodeShares } from './site-shares.js';
 

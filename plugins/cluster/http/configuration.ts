@@ -3,8 +3,8 @@ import { layerFileName } from '../../../core/config/layer-folder.js';
 import type { Configuration } from '../../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
-import { SetAnswer, SetNumber, SetsAnswer } from '../set-answers.js';
-import type { ConfigurationSet, ConfigurationSets } from '../configuration-sets.js';
+import { SetAnswer, SetNumber, SetsAnswer } from '../configuration/set-answers.js';
+import type { ConfigurationSet, ConfigurationSets } from '../configuration/sets.js';
 
 const group = 'Cluster';
 const maxFiles = 100;

@@ -129,7 +129,7 @@ describe('the audit log of a cluster', { skip: skipWithout('postgres') }, () => 
     await cp(folder, backup, { recursive: true });
     await write(folder, range(10, 20));
     await auditOf(t, folder).copy();
-    const until10 = String(entry(10).at);
+    const until10 = entry(10).at;
     await server.psql(
       `delete from postern.audit where at >= ${Date.parse(until10)}; update postern.audit_copied set place = '${place}'`,
       'template',

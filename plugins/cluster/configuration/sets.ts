@@ -1,6 +1,7 @@
-import type { SharedDatabase, SqlRow } from '../../core/contracts/cluster.js';
-import { problem } from '../../core/problem.js';
-import { type Ask, askFor } from './server-state.js';
+import type { SharedDatabase, SqlRow } from '../../../core/contracts/cluster.js';
+import { problem } from '../../../core/problem.js';
+
+type Ask = <R extends SqlRow>(text: string, values?: readonly unknown[]) => Promise<readonly R[]>;
 
 /** Sets that are kept besides those in use. */
 const maxSets = 100;
@@ -64,7 +65,7 @@ export class ConfigurationSets {
   /** @param now by the clock of the database */
   constructor(database: SharedDatabase, now: () => number) {
     this.#database = database;
-    this.#ask = askFor(database);
+    this.#ask = (text, values) => database.query('pages', text, values);
     this.#now = now;
   }
 

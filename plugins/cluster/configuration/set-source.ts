@@ -1,6 +1,6 @@
-import type { Clock } from '../../core/clock.js';
-import { sha256Of } from '../../core/config/layer-folder.js';
-import type { Cluster, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
+import type { Clock } from '../../../core/clock.js';
+import { sha256Of } from '../../../core/config/layer-folder.js';
+import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type {
   ConfigurationSource,
   LookBounds,
@@ -8,13 +8,12 @@ import type {
   SourceResult,
   SourceServer,
   SourceSnapshot,
-} from '../../core/contracts/configuration-source.js';
-import type { ComponentHealth, HealthState } from '../../core/contracts/health.js';
-import type { HealthOverview } from '../../core/contracts/server.js';
-import type { Log } from '../../core/log/log.js';
-import { problem } from '../../core/problem.js';
-import { type ConfigurationSets, readSets } from './configuration-sets.js';
-import { askFor } from './server-state.js';
+} from '../../../core/contracts/configuration-source.js';
+import type { ComponentHealth, HealthState } from '../../../core/contracts/health.js';
+import type { HealthOverview } from '../../../core/contracts/server.js';
+import type { Log } from '../../../core/log/log.js';
+import { problem } from '../../../core/problem.js';
+import type { ConfigurationSets } from './sets.js';
 
 /** A set is good when the health of its node has not fallen for so long. Milliseconds. */
 const checkMs = 10_000;
@@ -99,7 +98,7 @@ export class SetSource implements ConfigurationSource, SourceKind {
   }
 
   async servers(): Promise<readonly SourceServer[]> {
-    const { nodes } = await readSets(askFor(this.#input.cluster.database));
+    const { nodes } = await this.#input.sets.state();
     return nodes.map(({ node, number, state, why }) => ({
       server: node,
       version: number === null ? null : `set ${number}`,
@@ -124,7 +123,8 @@ export class SetSource implements ConfigurationSource, SourceKind {
   /** Finds a set that was not announced, and a turn that is free. Called at intervals. */
   async lookForNews(): Promise<void> {
     const { cluster } = this.#input;
-    const rows = await askFor(cluster.database)(
+    const rows = await cluster.database.query(
+      'pages',
       `select from postern.config_current c where stopped_by is null and not exists (
          select from postern.config_node n where n.node = $1 and n.move = c.move and n.state in ('applied', 'checking'))`,
       [cluster.node],

@@ -1,9 +1,9 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { answered, type CommandInput, runningServer } from '../../core/cli/command.js';
-import { isMissing } from '../../core/disk/fault.js';
-import { startError, usageError } from '../../core/problem.js';
-import { printable } from '../../core/text/format.js';
+import { answered, type CommandInput, runningServer } from '../../../core/cli/command.js';
+import { isMissing } from '../../../core/disk/fault.js';
+import { startError, usageError } from '../../../core/problem.js';
+import { printable } from '../../../core/text/format.js';
 import { SetAnswer, SetNumber, SetsAnswer } from './set-answers.js';
 
 export const configUsage = [
