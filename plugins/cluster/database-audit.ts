@@ -43,7 +43,7 @@ export class DatabaseAudit implements AuditReader {
 
   async read(query: AuditQuery): Promise<AuditPage> {
     await this.copy().catch((error: unknown) => {
-      this.#input.log.warn({ err: error }, 'the audit log of this node cannot be copied now');
+      if (!isProblem(error)) this.#input.log.warn({ err: error }, 'the audit log of this node cannot be copied now');
     });
     try {
       return await readPage(this.#input.cluster, query);
@@ -185,7 +185,6 @@ async function readPage({ database }: Cluster, query: AuditQuery): Promise<Audit
   ];
   const after = [from?.at ?? null, from?.node ?? null, from?.position ?? null];
   const ask = askFor(database);
-  const [end] = await ask<AuditRow>(endText, [...times, ...after, maxScanned]);
   const found = await ask<AuditRow & { readonly line: string }>(pageText, [
     ...times,
     ...after,
@@ -201,12 +200,13 @@ async function readPage({ database }: Cluster, query: AuditQuery): Promise<Audit
     ...wanted,
   ]);
   const shown = found.slice(0, limit);
-  const resume = found.length > limit ? shown.at(-1) : end;
+  const isFull = found.length > limit;
+  const [end] = isFull ? [shown.at(-1)] : await ask<AuditRow>(endText, [...times, ...after, maxScanned]);
   return {
     items: shown.map(({ line, node }) => ({ ...(redact(JSON.parse(line)) as AuditEntry), node })),
     total: counted === undefined || counted.scanned > maxScanned ? null : counted.total,
     limit,
-    nextCursor: resume === undefined ? null : cursorOf(resume),
+    nextCursor: end === undefined ? null : cursorOf(end),
   };
 }
 
