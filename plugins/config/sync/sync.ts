@@ -68,7 +68,7 @@ export class Sync {
   #left = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #pulling = false;
-  /** The source has said that there is something new. */
+  /** The source has said that there is something new since the last look began. */
   #rung = false;
   #lastAttempt: string | null = null;
   #lastSuccess: string | null = null;
@@ -110,6 +110,7 @@ export class Sync {
     if (settings === undefined) throw problem('conflict', 'There is no source: set plugins.config.sync.');
     if (this.#pulling) throw problem('conflict', 'Another sync runs at this moment.');
     this.#pulling = true;
+    this.#rung = false;
     this.#lastAttempt = this.#now();
     try {
       const outcome = await this.#lookAndBring(settings, request);
@@ -125,6 +126,7 @@ export class Sync {
       throw error;
     } finally {
       this.#pulling = false;
+      if (this.#rung) this.#schedule(lookSoonMs);
     }
   }
 
@@ -309,8 +311,8 @@ export class Sync {
   }
 
   #ring(): void {
-    if (this.#pulling) this.#rung = true;
-    else this.#schedule(lookSoonMs);
+    this.#rung = true;
+    if (!this.#pulling) this.#schedule(lookSoonMs);
   }
 
   #schedule(ms: number): void {
@@ -320,9 +322,8 @@ export class Sync {
       const settings = this.#settings;
       // Another source has its own interval.
       const next = (): void => {
-        if (settings === undefined || this.#settings !== settings) return;
-        this.#schedule(this.#rung ? lookSoonMs : settings.intervalSeconds * 1000);
-        this.#rung = false;
+        if (settings === undefined || this.#settings !== settings || this.#rung) return;
+        this.#schedule(settings.intervalSeconds * 1000);
       };
       // The check of an earlier source ends soon.
       if (this.#pulling) this.#schedule(lookSoonMs);

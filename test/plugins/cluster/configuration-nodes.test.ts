@@ -73,7 +73,11 @@ describe('nodes with one configuration', { skip: skipWithout('postgres') }, () =
     );
     await untilTrue(
       'all have applied it',
-      async () => (await stateOf(2)).nodes.every(({ configuration }) => configuration.state === 'applied'),
+      async () => {
+        const { configuration, nodes: states } = await stateOf(2);
+        assert.equal(configuration.stopped, null);
+        return states.every((one) => one.configuration.state === 'applied');
+      },
       90_000,
     );
     assert.deepEqual(await inForce(), [50, 52, 50]);
