@@ -1,10 +1,18 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Configuration, ConfigurationFile, Difference, EffectiveValue, WatchedCode } from '../contracts/server.js';
+import type {
+  Configuration,
+  ConfigurationFile,
+  Difference,
+  EffectiveValue,
+  ReviewedLayer,
+  WatchedCode,
+} from '../contracts/server.js';
 import { withTimeout } from '../concurrency.js';
 import { siteEntry, watchedCode } from '../host/site-files.js';
 import type { HttpSettings } from '../http/options.js';
 import type { Log } from '../log/log.js';
-import type { LoadedConfiguration } from './load.js';
+import { type LoadedConfiguration, reviewLayer } from './load.js';
+import { isStartError, problem } from '../problem.js';
 import { maskedValue } from './masking.js';
 import type { KeyPath } from './positions.js';
 
@@ -59,12 +67,26 @@ export class LiveConfiguration implements Configuration {
     return this.#current.settings.smtp.limits.messageBytes;
   }
 
+  get auditBytes(): number {
+    const { auditFileBytes, keepAuditFiles } = this.started.settings.log;
+    return auditFileBytes * keepAuditFiles;
+  }
+
   get maxSessions(): number {
     return this.#current.settings.smtp.limits.clients;
   }
 
   files(): readonly ConfigurationFile[] {
     return this.#current.files();
+  }
+
+  review(name: string, text: string): ReviewedLayer {
+    try {
+      return reviewLayer(name, text, this.#current.plugins);
+    } catch (cause) {
+      if (isStartError(cause)) throw problem('invalid', { detail: cause.message, cause });
+      throw cause;
+    }
   }
 
   effective(): readonly EffectiveValue[] {

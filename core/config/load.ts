@@ -1,7 +1,14 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { z } from 'zod';
-import type { Configuration, ConfigurationFile, EffectiveValue, LayerFile, Origin } from '../contracts/server.js';
+import type {
+  Configuration,
+  ConfigurationFile,
+  EffectiveValue,
+  LayerFile,
+  Origin,
+  ReviewedLayer,
+} from '../contracts/server.js';
 import { parseDomain } from '../mime/address.js';
 import type { Plugin } from '../plugin.js';
 import type { AvailablePlugins, PluginSet } from '../host/plugin-set.js';
@@ -14,7 +21,7 @@ import { effectiveValues, leavesOf, type Origins } from './effective.js';
 import { parseConfigFile, readConfigFile, type ConfigFile } from './file.js';
 import { LayerFolder } from './layer-folder.js';
 import { mergeLayers, enablesLayers, forbiddenKeyComplaints, type MergedLayers } from './layered.js';
-import { maskedText } from './masking.js';
+import { literalSecrets, maskedText } from './masking.js';
 import { ServerOptions, type ServerSettings } from './options.js';
 import { schemaOutline, type Outline } from '../contracts/outline.js';
 import { joinPath, type KeyPath } from './positions.js';
@@ -124,6 +131,23 @@ export async function loadConfiguration(input: LoadOptions): Promise<LoadedConfi
     },
     files: () => files.map(({ path, text }) => ({ path, text: maskedText(text, outlineOfAll(running)) })).toReversed(),
   });
+}
+
+/** @throws start error for a text that cannot be a layer */
+export function reviewLayer(name: string, text: string, plugins: readonly Plugin[]): ReviewedLayer {
+  const file = parseConfigFile(name, text);
+  const complaints = [...repeatedKeyComplaints(file), ...forbiddenKeyComplaints(file)];
+  if (complaints.length > 0) throw configurationError(complaints, file.path);
+  const { plugins: options } = file.content;
+  const outline = outlineOfAll(plugins);
+  return {
+    text: maskedText(text, outline),
+    secrets: literalSecrets(text, outline),
+    keys: [
+      ...Object.keys(file.content),
+      ...Object.keys(typeof options === 'object' ? (options ?? {}) : {}).map((name) => joinPath('plugins', name)),
+    ],
+  };
 }
 
 type Places = Pick<LoadOptions, 'overrides' | 'cwd' | 'env'>;

@@ -42,6 +42,22 @@ export function maskedText(text: string, outline: Outline): string {
   return redactText(shown + text.slice(at));
 }
 
+/** Keys whose value is a secret in clear text, by schema, name or form. */
+export function literalSecrets(text: string, outline: Outline): readonly KeyPath[] {
+  const spans = spansOf(text);
+  const isReference = (key: KeyPath): boolean => {
+    const [, above = '', name = ''] = /^(.*)\.(file|env)$/.exec(key) ?? [];
+    return name !== '' && ![...spans.keys()].some((other) => other.startsWith(`${above}.`) && other !== key);
+  };
+  return [...spans]
+    .filter(([key, [start, end]]) => {
+      const value = text.slice(start, end);
+      if (/^(?:null$|""$|''$|[[{])/.test(value) || isReference(key)) return false;
+      return isHidden(key, value.charAt(0), outline) || redactText(value) !== value;
+    })
+    .map(([key]) => key);
+}
+
 function secretSpans(text: string, outline: Outline): readonly (readonly [number, number])[] {
   const spans = [...spansOf(text)]
     .filter(([key, [start]]) => isHidden(key, text.charAt(start), outline))

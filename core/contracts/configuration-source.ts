@@ -20,6 +20,8 @@ export interface SkippedFile {
 export interface SourceSnapshot {
   readonly files: readonly SourceFile[];
   readonly skipped: readonly SkippedFile[];
+  /** An operator wants these now: they are offered although they were refused a moment ago. */
+  readonly wanted?: boolean;
   /** The content of one of `files`. @throws Problem as `look` */
   read(name: string): Promise<Buffer>;
   /** After all reads: rejects when the source changed meanwhile, so that the files may not belong together. */
@@ -31,6 +33,22 @@ export interface LookBounds {
   readonly maxBytes: number;
   /** Aborts everything in progress. */
   readonly signal: AbortSignal;
+  /** The files are only compared with those that are applied. */
+  readonly dryRun?: boolean;
+}
+
+/** How a look ended. `postponed`: the files could not be read, or another reload ran. */
+export type SourceResult =
+  { readonly status: 'applied' | 'unchanged' | 'postponed' } | { readonly status: 'refused'; readonly why: string };
+
+/** A server that has the same source. */
+export interface SourceServer {
+  readonly server: string;
+  /** Name of what it has applied last; null before. */
+  readonly version: string | null;
+  readonly state: 'waiting' | 'applying' | 'checking' | 'applied' | 'refused' | 'failed' | 'stopped' | 'none';
+  /** Why it is not applied, as a sentence. */
+  readonly why: string | null;
 }
 
 /** Where configuration files are pulled from. */
@@ -41,6 +59,10 @@ export interface ConfigurationSource {
   look(bounds: LookBounds): Promise<SourceSnapshot>;
   /** Calls the listener when something has changed: it looks soon, and at its interval all the same. Returns the undo. */
   watch?(listener: () => void): () => void;
+  /** Called at the end of each look that was no dry run. Never rejects. */
+  done?(result: SourceResult): Promise<void>;
+  /** The servers that this source is for, where it knows them. @throws Problem `unavailable` */
+  servers?(): Promise<readonly SourceServer[]>;
 }
 
 export interface SourceRequest {
@@ -61,3 +83,10 @@ export interface ConfigurationSources {
   add(scheme: string, open: (request: SourceRequest) => ConfigurationSource): () => void;
 }
 export const configurationSources = service<ConfigurationSources>('postern.configuration-sources');
+
+/** The kind of source of a plugin that starts before the plugin `config`. */
+export interface SourceKind {
+  readonly scheme: string;
+  open(request: SourceRequest): ConfigurationSource;
+}
+export const configurationSets = service<SourceKind>('postern.configuration-sets');

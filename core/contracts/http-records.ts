@@ -15,9 +15,20 @@ export interface AuditEntry {
   readonly action?: string;
   readonly selector?: unknown;
   readonly counts?: Readonly<Record<string, number>>;
+  /** The server of a cluster that it was made at; not in the files, which are of one server. */
+  readonly node?: string;
 }
 
+/** The path as requested. */
+export const requestedPath = ({ route, params }: Pick<AuditEntry, 'route' | 'params'>): string =>
+  route.replace(/\{([^}]+)\}/g, (_, name: string) => {
+    const value = params[name];
+    return typeof value === 'string' ? value : `{${name}}`;
+  });
+
 export interface AuditQuery {
+  /** Name of a server of a cluster. */
+  readonly node?: string | undefined;
   readonly who?: string | undefined;
   readonly from?: string | undefined;
   readonly method?: string | undefined;
@@ -43,8 +54,10 @@ export interface AuditPage {
   readonly nextCursor: string | null;
 }
 
-/** Reads what every server writes to the audit log in its files. */
+/** Reads what every server of a cluster has written to its audit log. */
 export interface AuditReader {
+  /** Name of this server among them. */
+  readonly node: string;
   /** @throws Problem `bad-request` for an invalid cursor; `unavailable`: then the files of this server are shown */
   read(query: AuditQuery): Promise<AuditPage>;
 }

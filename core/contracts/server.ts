@@ -45,6 +45,16 @@ export interface ConfigurationFile {
   readonly text: string;
 }
 
+/** A configuration file that is not applied. */
+export interface ReviewedLayer {
+  /** Secrets masked. */
+  readonly text: string;
+  /** Keys with a secret in clear text instead of `{env: …}` or `{file: …}`. */
+  readonly secrets: readonly string[];
+  /** Its top keys, and those of its plugins: `smtp`, `plugins.users`. */
+  readonly keys: readonly string[];
+}
+
 /** Code that a reload looks at. */
 export interface WatchedCode {
   /** Absolute paths of the folders that contain it. */
@@ -67,12 +77,16 @@ export interface Configuration {
   readonly nameServers?: readonly string[];
   /** Maximum message size in bytes. */
   readonly messageBytes?: number;
+  /** The files of the audit log may have so many bytes together. */
+  readonly auditBytes?: number;
   /** Maximum concurrent SMTP sessions, over all listeners. */
   readonly maxSessions?: number;
   /** Every key with value, origin and description; secrets masked. */
   effective(): readonly EffectiveValue[];
   /** The files that the configuration was read from. */
   files?(): readonly ConfigurationFile[];
+  /** What a text that may become a layer would be, by the schema of this server. @throws Problem `invalid` */
+  review?(name: string, text: string): ReviewedLayer;
   /**
    * Callers read the values anew; a watcher is for those who keep what they derive. It runs when a reload has applied
    * new values; when it throws, the reload is rolled back and it runs again. Returns the undo.

@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.js';
@@ -246,3 +247,20 @@ export const auditName: RegExp = /^audit(?:\.\d{1,6})?\.log$/;
 /** Path of an audit log file: 0 is the current one, 1 the newest rotated one. */
 export const auditPath = (folder: string, number: number): string =>
   join(folder, number === 0 ? 'audit.log' : `audit.${number}.log`);
+
+/**
+ * Opens it for reading. Undefined unless it is a regular file: a folder or link of that name is not the log, and a FIFO
+ * would block.
+ */
+export async function openAuditFile(folder: string, number: number): Promise<FileHandle | undefined> {
+  let file: FileHandle;
+  try {
+    file = await open(auditPath(folder, number), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  } catch (error) {
+    if (['ENOENT', 'ELOOP'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw error;
+  }
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  return undefined;
+}

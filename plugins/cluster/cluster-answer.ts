@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { type NodeSet, readSets } from './configuration/sets.js';
 import { dividedMail } from './mailboxes/node-directory.js';
 import { mailboxModes } from './options.js';
 import { type Ask, clockPlaySeconds, differences, readDatabase, readNodes } from './server-state.js';
@@ -19,6 +20,13 @@ const NodeAnswer = z.object({
   fenced: z.int().nullable().describe('Sessions that its process has lost'),
   mailboxes: z.enum(mailboxModes).nullable().describe('Its plugins.cluster.mailboxes'),
   mailboxCount: z.int().describe('Mailboxes that it has, where nodes divide them'),
+  configuration: z
+    .object({
+      set: z.int().nullable().describe('Applied last'),
+      state: z.enum(['waiting', 'applying', 'checking', 'applied', 'refused', 'failed', 'stopped', 'none']),
+      why: z.string().nullable(),
+    })
+    .describe('Of the set in use; none: it applies no sets. checking: its health must not fall for 10 s'),
 });
 
 const DatabaseAnswer = z.object({
@@ -69,6 +77,15 @@ export const ClusterAnswer = z.object({
   differs: z.array(z.enum(['version', 'schema'])).describe('What living nodes have different values of'),
   divided: z.string().nullable().describe('Why mail of one user may lie on several nodes'),
   nodes: z.array(NodeAnswer),
+  configuration: z
+    .object({
+      set: z.int(),
+      at: z.iso.datetime(),
+      by: z.string().nullable(),
+      stopped: z.object({ node: z.string(), why: z.string() }).nullable().describe('Who could not apply it'),
+    })
+    .nullable()
+    .describe('The set of configuration files in use'),
   database: DatabaseAnswer.nullable(),
 });
 export type ClusterAnswer = z.output<typeof ClusterAnswer>;
@@ -80,6 +97,7 @@ export const noCluster: ClusterAnswer = {
   differs: [],
   divided: null,
   nodes: [],
+  configuration: null,
   database: null,
 };
 
@@ -96,6 +114,7 @@ interface AnswerInput {
 export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInput): Promise<ClusterAnswer> {
   const nodes = await readNodes(ask, sessionSeconds);
   const database = await readDatabase(ask, host);
+  const { current, nodes: sets } = await readSets(ask);
   return {
     configured: true,
     node,
@@ -107,7 +126,9 @@ export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInp
       mailboxes: one.mailboxes?.mode ?? null,
       own: one.node === node,
       clockIsOff: Math.abs(one.clockAheadSeconds ?? 0) > clockPlaySeconds,
+      configuration: setOf(sets.find(({ node: name }) => name === one.node)),
     })),
+    configuration: current && { set: current.number, at: current.at, by: current.by, stopped: current.stopped },
     database: {
       ...database,
       standbys: [...database.standbys],
@@ -116,3 +137,9 @@ export async function readCluster({ ask, host, node, sessionSeconds }: AnswerInp
     },
   };
 }
+
+const setOf = (one: NodeSet | undefined): ClusterAnswer['nodes'][number]['configuration'] => ({
+  set: one?.number ?? null,
+  state: one?.state ?? 'none',
+  why: one?.why ?? null,
+});

@@ -9,6 +9,7 @@ import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
 import { startError, usageError } from '../../core/problem.js';
 import { formatBytes, formatNumber, pluralize, printable } from '../../core/text/format.js';
+import { configCommand, configUsage } from './configuration/config-command.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import { ClusterOptions, type ClusterSettings, type DatabaseSettings } from './options.js';
 import { ownVersion } from './schema.js';
@@ -25,6 +26,7 @@ const usage = [
   'postern cluster import-queue [--dry-run] [--json]       the mail of the queue in files goes into the database',
   'postern cluster export-queue [--dry-run] [--json]       back, when no node sends any more',
   'postern cluster move-mailbox USER NODE [--json]         the mailbox moves to that node; mail for it is queued meanwhile',
+  ...configUsage,
 ] as const;
 
 /** Empty on a server without a cluster. */
@@ -38,7 +40,7 @@ export type Input = CommandInput<Options>;
  */
 export const clusterCommand = (loadMove: LoadMove): Command<Options> => ({
   name: 'cluster',
-  summary: 'Several servers with one queue: their database, nodes, queue and mailboxes',
+  summary: 'Several servers with one queue: their database, nodes, queue, mailboxes and configuration',
   usage,
   flags: ['json', 'dry-run'],
   needsNoData: true,
@@ -48,6 +50,11 @@ export const clusterCommand = (loadMove: LoadMove): Command<Options> => ({
   },
   async run(input) {
     const [word = '', ...words] = input.args;
+    if (word === 'config') {
+      databaseOf(input);
+      await configCommand(input, words);
+      return;
+    }
     const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
     if (action === undefined || words.length !== action.words) throw usageError(usage);
     const given = Object.keys(input.values);
@@ -215,7 +222,8 @@ async function status(input: Input): Promise<void> {
   say(input, state, ...linesOf(state));
 }
 
-function linesOf({ configured, fault, nodes, differs, divided, database }: ClusterAnswer): readonly string[] {
+function linesOf(answer: ClusterAnswer): readonly string[] {
+  const { configured, fault, nodes, differs, divided, database, configuration } = answer;
   if (!configured) return ['The running server is alone: it was started without plugins.cluster.database.'];
   if (fault !== null) return [`The database does not answer: ${fault}.`];
   return [
@@ -223,6 +231,7 @@ function linesOf({ configured, fault, nodes, differs, divided, database }: Clust
     ...(nodes.length === 0 ? ['No node has joined yet.'] : []),
     ...differs.map((key) => `The living nodes have different values of: ${key}.`),
     ...(divided === null ? [] : [divided]),
+    ...(configuration === null ? [] : configurationLines(configuration)),
     ...(database === null ? [] : databaseLines(database)),
   ];
 }
@@ -235,10 +244,16 @@ function nodeLine(one: ClusterAnswer['nodes'][number]): string {
     one.mailboxes === 'owner' && pluralize(one.mailboxCount, 'mailbox', 'mailboxes'),
     one.state !== 'draining' && one.draining && 'draining',
     one.clockIsOff && one.state !== 'dead' && `clock ${one.clockAheadSeconds} s ahead`,
+    one.configuration.state !== 'none' && `set ${one.configuration.set ?? 'none'} ${one.configuration.state}`,
     (one.fenced ?? 0) > 0 && `fenced ${one.fenced} times`,
   ];
   return `${one.node}  ${one.state}  ${facts.filter((fact) => fact !== false).join(', ')}`;
 }
+
+const configurationLines = ({ set, stopped }: NonNullable<ClusterAnswer['configuration']>): readonly string[] => [
+  `Set ${set} of the configuration is in use.`,
+  ...(stopped === null ? [] : [`It is stopped, and no other node applies it. ${stopped.node}: ${stopped.why}`]),
+];
 
 function databaseLines(database: NonNullable<ClusterAnswer['database']>): readonly string[] {
   const { host, version, schema, synchronous, standbys, tables, oldestSnapshot, slots } = database;

@@ -275,6 +275,12 @@ function isRefusedStatement(error: unknown): boolean {
   return isProblem(error) || (state !== undefined && !/^(08|57|25006)/.test(state));
 }
 
+/** No answer, or none in time: whether the statement was refused is not known. */
+export function isUnanswered(error: unknown): boolean {
+  const state = stateOf(error);
+  return state === undefined || state === statementTimeout || /^(08|57|25006)/.test(state);
+}
+
 /** The server cannot be written any more. */
 const isElsewhere = (error: unknown): boolean => stateOf(error) === '25006';
 

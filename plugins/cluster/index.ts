@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
+import { configurationSets } from '../../core/contracts/configuration-source.js';
 import { localDelivery } from '../../core/contracts/local-delivery.js';
 import { mailboxOwners } from '../../core/contracts/mailbox-owners.js';
-import { keptAnswers } from '../../core/contracts/http-records.js';
-import { configuration, type Configuration } from '../../core/contracts/server.js';
+import { auditReader, keptAnswers } from '../../core/contracts/http-records.js';
+import { configuration, type Configuration, healthOverview } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
@@ -26,16 +27,26 @@ const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', grou
 const nodeOfCluster = definePlugin({
   name,
   options: ClusterOptions,
-  needs: { configuration, attemptLimits, localDelivery },
-  provides: { cluster, documents, duties, siteShares, userRecords, keptAnswers, mailboxOwners },
+  needs: { configuration, attemptLimits, healthOverview, localDelivery },
+  provides: {
+    cluster,
+    documents,
+    duties,
+    siteShares,
+    userRecords,
+    keptAnswers,
+    auditReader,
+    configurationSets,
+    mailboxOwners,
+  },
   checks: [clusterCheck],
-  async setup(context, { options, configuration, attemptLimits: limits, localDelivery: local }) {
-    const { data, hostname, file } = configuration;
+  async setup(context, { options, ...services }) {
     // Who has no cluster does not wait until the client of the database is loaded.
     const { ClusterNode, provideServices } = await import('./node-services.js');
     const { clock, log, health, http, onClose } = context;
+    const { data, hostname } = services.configuration;
     const { sessionSeconds } = options;
-    const mailboxes = mailboxReport(options, configuration);
+    const mailboxes = mailboxReport(options, services.configuration);
     const node = new ClusterNode({
       settings: options,
       node: options.node ?? hostname,
@@ -50,9 +61,16 @@ const nodeOfCluster = definePlugin({
     await node.join();
     health.check('cluster', () => healthOf(node));
     http.navigate(link);
-    http.mount(clusterEndpoints({ node, sessionSeconds }));
+    const { provided, sets } = await provideServices(context, { node, settings: options, ...services });
+    http.mount(
+      clusterEndpoints({
+        node,
+        sessionSeconds,
+        sets: { sets, configuration: services.configuration, changed: () => provided.configurationSets.changed() },
+      }),
+    );
     exportMetrics(context, node, sessionSeconds);
-    return { cluster: node, ...(await provideServices(context, { node, limits, settings: options, local, file })) };
+    return { cluster: node, ...provided };
   },
 });
 

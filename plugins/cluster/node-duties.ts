@@ -22,7 +22,10 @@ export class NodeDuties implements Duties {
     if (session === undefined || this.#asked.size === 0) return;
     if (draining) {
       this.#own = undefined;
-      await database.query('settle', 'delete from postern.duty where session = $1', [session]);
+      await database.query('settle', 'delete from postern.duty where session = $1 and name = any($2::text[])', [
+        session,
+        [...this.#asked],
+      ]);
       return;
     }
     await database.query(

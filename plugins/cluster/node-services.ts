@@ -1,8 +1,12 @@
+import { join } from 'node:path';
 import type { AttemptLimits } from '../../core/contracts/cluster.js';
 import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
 import { allMailboxesHere } from '../../core/contracts/mailbox-owners.js';
+import type { Configuration, HealthOverview } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
 import { DatabaseAnswers } from './database-answers.js';
+import { ConfigurationSets } from './configuration/sets.js';
+import { DatabaseAudit } from './database-audit.js';
 import { DatabaseDocuments } from './database-documents.js';
 import { DatabaseUsers } from './database-users.js';
 import { mailboxHealth, NodeDirectory } from './mailboxes/node-directory.js';
@@ -10,6 +14,7 @@ import { provideMailboxes } from './mailboxes/provide-mailboxes.js';
 import { openCopies } from './node-copies.js';
 import type { ClusterNode } from './node.js';
 import { NodeDuties } from './node-duties.js';
+import { SetSource } from './configuration/set-source.js';
 import type { ClusterSettings } from './options.js';
 import { SharedAttempts } from './shared-attempts.js';
 import { NodeShares } from './site-shares.js';
@@ -22,24 +27,25 @@ const lookSeconds = 30;
 
 interface ServicesInput {
   readonly node: ClusterNode;
-  readonly limits: AttemptLimits;
   readonly settings: Pick<ClusterSettings, 'mailboxes' | 'peers'>;
-  readonly local: Pick<LocalDelivery, 'deliver'>;
-  /** Of the configuration. */
-  readonly file: string | null;
+  readonly attemptLimits: AttemptLimits;
+  readonly configuration: Configuration;
+  readonly healthOverview: HealthOverview;
+  readonly localDelivery: Pick<LocalDelivery, 'deliver'>;
 }
 
 /** The services of a node, looked after at intervals. */
 export async function provideServices(
   context: PluginContext,
-  { node, limits, settings: { mailboxes, peers }, local, file }: ServicesInput,
+  { node, settings: { mailboxes, peers }, attemptLimits, configuration, healthOverview, localDelivery }: ServicesInput,
 ) {
-  const { every, folder, health, log, onClose } = context;
+  const { clock, every, folder, health, log, onClose } = context;
+  const { data, file, auditBytes: maxBytes = Infinity } = configuration;
   const copies = await openCopies(await folder('cluster'));
   const nodes = new NodeDirectory(node, copies.owners.data.addresses);
   const owned =
     mailboxes === 'owner' && peers !== undefined
-      ? provideMailboxes(context, { node, nodes, peers, copy: copies.owners, local, file })
+      ? provideMailboxes(context, { node, nodes, peers, copy: copies.owners, local: localDelivery, file })
       : { owners: allMailboxesHere, assign: () => Promise.resolve() };
   health.check('mailboxes of the cluster', () => mailboxHealth(nodes.living, '/cluster'));
   const documents = new DatabaseDocuments(node, copies.documents);
@@ -47,7 +53,10 @@ export async function provideServices(
   const siteShares = new NodeShares(node);
   const userRecords = new DatabaseUsers(node, copies.users, owned.assign);
   const keptAnswers = new DatabaseAnswers(node, log);
-  const attempts = new SharedAttempts(node, limits);
+  const auditReader = new DatabaseAudit({ cluster: node, folder: join(data, 'logs'), maxBytes, log });
+  const attempts = new SharedAttempts(node, attemptLimits);
+  const sets = new ConfigurationSets(node.database, () => node.clock.now());
+  const configurationSets = new SetSource({ cluster: node, sets, health: healthOverview, clock, log });
   /** While the database is away, health says so. */
   const regularly = (seconds: number, work: () => Promise<void>): void =>
     every(seconds, async () => {
@@ -55,6 +64,9 @@ export async function provideServices(
     });
   regularly(1, () => siteShares.look());
   regularly(1, () => attempts.exchange());
+  regularly(1, () => auditReader.copy());
+  regularly(1, () => configurationSets.check());
+  regularly(lookSeconds, () => configurationSets.lookForNews());
   regularly(5, () => duties.take());
   regularly(5, () => nodes.look());
   regularly(lookSeconds, () => documents.look());
@@ -68,5 +80,18 @@ export async function provideServices(
     .catch((error: unknown) => log.error({ err: error }, 'the users of the cluster cannot be read now'));
   await userRecords.save();
   await nodes.look().catch(() => undefined);
-  return { documents, duties, siteShares, userRecords, keptAnswers, mailboxOwners: owned.owners };
+  const mailboxOwners = owned.owners;
+  return {
+    provided: {
+      documents,
+      duties,
+      siteShares,
+      userRecords,
+      keptAnswers,
+      auditReader,
+      configurationSets,
+      mailboxOwners,
+    },
+    sets,
+  };
 }

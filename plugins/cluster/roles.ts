@@ -6,7 +6,7 @@ const { escapeIdentifier, escapeLiteral } = pg;
 
 /** Owns the tables. No server connects as this role. */
 export const ownerRole = 'postern_owner';
-/** For people and monitoring: addresses and subjects of the queue, but no bodies, documents and users. */
+/** For people and monitoring: addresses and subjects of the queue, but no bodies, documents, users, audit log and configuration. */
 export const readRole = 'postern_read';
 
 /** Nine nodes with ten connections each, below the usual `max_connections` of 100. */
@@ -53,6 +53,7 @@ export function grantsScript(app: string): string {
 grant select, insert, update, delete on all tables in schema postern to ${role};
 revoke insert, update, delete on postern.schema from ${role};
 grant truncate on ${ringTables.join(', ')} to ${role};
+revoke update on postern.config_set from ${role};
 grant usage on all sequences in schema postern to ${role};
 grant select on postern.schema, postern.session, postern.recipient, postern.duty to ${readRole};
 grant select (uid, revision, sender, subject, message_id, size, queued_at, expires_at, last_attempt, finished_at, hold,

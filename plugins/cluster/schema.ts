@@ -182,6 +182,52 @@ create table postern.share (
 create table postern.duty (name text primary key, session text not null);
 
 create table postern.document (name text primary key, version bigint not null, data text not null);
+
+-- What is in the audit logs of the nodes. 'position': bytes that a node had written up to the end of the line.
+create table postern.audit (
+  node text not null collate "C",
+  position bigint not null,
+  at bigint not null,
+  -- What is searched, in lower case.
+  who text not null,
+  address text not null,
+  method text not null,
+  path text not null,
+  action text not null,
+  done boolean not null,
+  line text not null,
+  primary key (node, position)
+);
+create index audit_at on postern.audit (at, node, position);
+-- Up to where a node has copied its files.
+create table postern.audit_copied (node text primary key, position bigint not null, place text not null);
+
+-- Sets of configuration files; none ever changes.
+create table postern.config_set (
+  number bigint generated always as identity primary key,
+  at bigint not null,
+  author text,
+  files text not null
+);
+-- The set in use. Each move to a set, also to the same one, has a number; a node that could not apply it stops the move.
+create table postern.config_current (
+  one boolean primary key default true check (one),
+  number bigint not null references postern.config_set,
+  move bigint not null,
+  at bigint not null,
+  author text,
+  stopped_by text,
+  stopped_why text
+);
+-- What the nodes made of the last move that they have begun: 'number' is what they have applied.
+create table postern.config_node (
+  node text primary key,
+  number bigint,
+  move bigint not null,
+  state text not null,
+  why text,
+  session text not null
+);
 `,
   },
 ];

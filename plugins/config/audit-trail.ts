@@ -1,7 +1,6 @@
-import { constants } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
-import type { AuditEntry, AuditPage, AuditQuery } from '../../core/contracts/http-records.js';
-import { auditPath } from '../../core/log/file.js';
+import type { FileHandle } from 'node:fs/promises';
+import { type AuditEntry, type AuditPage, type AuditQuery, requestedPath } from '../../core/contracts/http-records.js';
+import { openAuditFile } from '../../core/log/file.js';
 import { problem } from '../../core/problem.js';
 import { redact } from '../../core/log/redact.js';
 
@@ -66,7 +65,7 @@ async function count(folder: string, query: AuditQuery, fits: (entry: AuditEntry
 async function* linesBackwards(folder: string, cursor: string | undefined): AsyncGenerator<Line> {
   let start = cursor === undefined ? undefined : parseCursor(cursor);
   for (let number = 0; number < maxFiles; number += 1) {
-    const file = await openIfThere(auditPath(folder, number));
+    const file = await openAuditFile(folder, number);
     if (file === undefined) {
       if (number > 0) return;
       continue;
@@ -108,22 +107,13 @@ function lastLine(buffer: Buffer, whole: boolean): { readonly text: string; read
   return { text: buffer.toString('utf8', before + 1, end), start: before + 1 };
 }
 
-/** Undefined unless it is a regular file: a folder or link of that name is not the log, and a FIFO would block. */
-async function openIfThere(path: string): Promise<FileHandle | undefined> {
-  let file: FileHandle;
-  try {
-    file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch (error) {
-    if (['ENOENT', 'ELOOP'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
-    throw error;
-  }
-  if ((await file.stat()).isFile()) return file;
-  await file.close();
-  return undefined;
-}
+const cursorPattern = /^([0-9a-z]{1,11})\.([0-9a-z]{1,11})$/;
+
+/** Whether it continues in the files of this server. */
+export const isFileCursor = (cursor: string): boolean => cursorPattern.test(cursor);
 
 function parseCursor(cursor: string): { readonly inode: number; readonly offset: number } {
-  const match = /^([0-9a-z]{1,11})\.([0-9a-z]{1,11})$/.exec(cursor);
+  const match = cursorPattern.exec(cursor);
   if (match === null) throw problem('bad-request', { errors: [{ pointer: 'cursor', message: 'is not one of ours' }] });
   return { inode: parseInt(match[1] ?? '', 36), offset: parseInt(match[2] ?? '', 36) };
 }
@@ -139,17 +129,18 @@ function parse(text: string): AuditEntry | undefined {
 }
 
 function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
-  const { who, from, method, path, action, result, since, until } = query;
+  const { node, who, from, method, path, action, result, since, until } = query;
   const [earliest, latest] = [since, until].map((time) => (time === undefined ? undefined : Date.parse(time)));
   const has = (text: string | null | undefined, part: string | undefined) =>
     part === undefined || (text ?? '').toLowerCase().includes(part.toLowerCase());
   return (entry) => {
     const at = Date.parse(entry.at);
     return (
+      (node === undefined || entry.node === node) &&
       has(entry.by, who) &&
       has(entry.from, from) &&
       (method === undefined || entry.method === method) &&
-      has(pathOf(entry), path) &&
+      has(requestedPath(entry), path) &&
       has(entry.action, action) &&
       (result === undefined || (result === 'done') === entry.status < 400) &&
       (earliest === undefined || at >= earliest) &&
@@ -157,10 +148,3 @@ function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
     );
   };
 }
-
-/** The path as requested. */
-export const pathOf = ({ route, params }: Pick<AuditEntry, 'route' | 'params'>): string =>
-  route.replace(/\{([^}]+)\}/g, (_, name: string) => {
-    const value = params[name];
-    return typeof value === 'string' ? value : `{${name}}`;
-  });

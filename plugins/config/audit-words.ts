@@ -1,6 +1,5 @@
 import { pluralize } from '../../core/text/format.js';
-import type { AuditEntry } from '../../core/contracts/http-records.js';
-import { pathOf } from './audit-trail.js';
+import { type AuditEntry, requestedPath } from '../../core/contracts/http-records.js';
 
 /** A piece of a sentence; with `href` it leads to what it names. */
 export interface Words {
@@ -33,6 +32,7 @@ const account = (told: Told): Words => ({ text: field(told, 'username'), href: '
 const destination = (told: Told): Words =>
   link(field(told, 'destination'), 'client', 'destinations', field(told, 'destination'));
 const node = (told: Told): Words => ({ text: field(told, 'node'), href: '/cluster' });
+const setOf = (told: Told): Words => link(`set ${field(told, 'set')}`, 'cluster', 'configuration', field(told, 'set'));
 const quarantined = (told: Told): Words => ({ text: field(told, 'name'), href: '/client/queue/quarantine' });
 
 function mailbox({ entry: { params } }: Told): Words {
@@ -90,6 +90,8 @@ const sentences: Readonly<Record<string, Sentence>> = {
   'drain node': (told) => ['drained the node ', node(told)],
   'undrain node': (told) => ['ended the drain of the node ', node(told)],
   'forget node': (told) => ['took the dead node ', node(told), ' out of the list'],
+  'push configuration': (told) => ['kept ', setOf(told), ' of the configuration'],
+  'use configuration': (told) => ['put ', setOf(told), ' of the configuration to use'],
   'end sessions': (told) => ['ended ', pluralize(count(told, 'ended'), 'session'), ' of their own'],
   'config.reload': (told) => [
     'reloaded the ',
@@ -156,5 +158,7 @@ export function auditWords(entry: AuditEntry): readonly Words[] {
 }
 
 const unknownAction = (entry: AuditEntry): readonly Piece[] => [
-  entry.action === undefined ? `called ${entry.method} ${pathOf(entry)}` : `${entry.action}: ${pathOf(entry)}`,
+  entry.action === undefined
+    ? `called ${entry.method} ${requestedPath(entry)}`
+    : `${entry.action}: ${requestedPath(entry)}`,
 ];

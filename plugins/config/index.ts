@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import { configurationSources } from '../../core/contracts/configuration-source.js';
+import { configurationSets, configurationSources } from '../../core/contracts/configuration-source.js';
 import { auditReader } from '../../core/contracts/http-records.js';
 import { lifecycle, configuration, reloading } from '../../core/contracts/server.js';
 import { signInHistory } from '../../core/contracts/sign-in-history.js';
@@ -26,10 +26,10 @@ export const config = definePlugin({
   name: 'config',
   options: ConfigOptions,
   needs: { configuration, lifecycle, reloading, signInHistory },
-  uses: { auditReader },
+  uses: { auditReader, configurationSets },
   provides: { configurationSources },
   commands: [reloadCommand],
-  async setup(context, { options, configuration, lifecycle, reloading, signInHistory: history, auditReader: reader }) {
+  async setup(context, { options, configuration, lifecycle, reloading, signInHistory: history, ...shared }) {
     const { health, http, log, onClose, smtp } = context;
     let settings = options;
     const current = (): typeof settings => settings;
@@ -54,6 +54,8 @@ export const config = definePlugin({
     if (settings.watch) await watch?.start();
 
     const kinds = new SourceKinds();
+    const { configurationSets: sets, auditReader: reader } = shared;
+    if (sets !== undefined) kinds.add(sets.scheme, (request) => sets.open(request));
     const sync = openSync(context, { configuration, reloading, kinds, stopping: lifecycle.stopping });
     onClose(() => sync.stop());
     // After the listeners are open: a pulled configuration may add listeners.

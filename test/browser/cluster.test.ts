@@ -26,7 +26,7 @@ describe('the page of a cluster in a browser', { skip: skipWithout('postgres') |
     const cluster = JSON.stringify({ node: 'mx1', sessionSeconds: 5, database });
     server = await startInProcess(
       ending,
-      `{ smtp: { listeners: ${freeListeners} }, plugins: { cluster: ${cluster} } }`,
+      `{ smtp: { listeners: ${freeListeners} }, plugins: { config: { sync: { source: 'postgres:', server: 'mx1' } }, cluster: ${cluster} } }`,
     );
     await joined(ending, settingsOf(database, { node: 'mx2', sessionSeconds: 5 }), '0.0.9');
     const dead = await joined(
@@ -37,11 +37,11 @@ describe('the page of a cluster in a browser', { skip: skipWithout('postgres') |
     browser = await launchBrowser(ending);
   });
 
-  const looked = async (name: string): Promise<void> => {
+  const looked = async (name: string, path = '/cluster'): Promise<void> => {
     for (const width of [1280, 320])
       for (const colorScheme of ['light', 'dark'] as const) {
         const { context, page, misdeeds } = await visit(browser, server.base, { width, colorScheme });
-        await page.goto('/cluster');
+        await page.goto(path);
         const faults = await accessibilityFaults(
           page,
           width === 1280 && colorScheme === 'light' ? 'everything' : 'layout',
@@ -66,12 +66,44 @@ describe('the page of a cluster in a browser', { skip: skipWithout('postgres') |
     await untilTrue('it is drawn again', async () => (await page.locator('.htmx-request').count()) === 0);
     assert.equal(await page.evaluate('document.activeElement.id'), 'act-mx2');
     await page.keyboard.press('Enter');
-    await page.getByRole('button', { name: 'End the drain of mx2' }).waitFor();
+    await page.getByRole('button', { name: 'End drain of mx2' }).waitFor();
     await page.getByRole('button', { name: 'Forget mx3-in-another-hall.example.org' }).click();
     await untilTrue(
       'the dead node is gone',
       async () => (await page.locator('#nodes').getByText('mx3-in').count()) === 0,
     );
+    await context.close();
+  });
+
+  test('shows sets of the configuration, who could not apply one, and where a change was made', async () => {
+    const files = ['base.json5', 'servers-in-another-hall/mx3-in-another-hall.example.org.json5'].map((name) => {
+      return {
+        name,
+        text: '{\n  smtp: { limits: { recipients: 50 } },\n  // a long line of a comment that is wider than a telephone\n}',
+      };
+    });
+    await server.admin.json('/cluster/configuration', { json: { files } }, 201);
+    await server.admin.json('/cluster/configuration/use', { json: { set: 1 } });
+    const why = 'base.json5:2:3: smtp.limits.recipients: it must be a whole number, and this is a long sentence.';
+    await postgres.psql(
+      `insert into postern.config_node (node, number, move, state, why, session) values ('mx2', null, 1, 'refused', '${why}', 'x');
+       update postern.config_current set stopped_by = 'mx2', stopped_why = '${why}';
+       insert into postern.audit values ('mx2.another-hall.example.org', 1, 1, 'anna', '192.0.2.1', 'POST', '/x', '', true,
+         '{"at":"2026-01-01T00:00:00.000Z","by":"anna","from":"192.0.2.1","requestId":"x","method":"POST","route":"/x","params":{},"status":200}')`,
+      'page',
+    );
+    await looked('configuration');
+    await looked('sets', '/cluster/configuration');
+    await looked('set', '/cluster/configuration/1');
+    await looked('audit', '/audit');
+    await looked('sync', '/config/sync/status');
+    const { context, page } = await visit(browser, server.base);
+    await page.goto('/cluster');
+    await page.getByRole('link', { name: 'All sets' }).click();
+    await page.getByRole('button', { name: 'Use set 1' }).click();
+    await page.getByText('The nodes apply set 1, one after the other.').waitFor();
+    await page.goto('/audit');
+    await page.getByText('mx2.another-hall.example.org').waitFor();
     await context.close();
   });
 
@@ -82,6 +114,7 @@ describe('the page of a cluster in a browser', { skip: skipWithout('postgres') |
       async () => ((await server.admin.json('/cluster')) as { fault: string | null }).fault ?? undefined,
     );
     await looked('away');
+    await looked('audit-away', '/audit');
     await postgres.start();
   });
 });

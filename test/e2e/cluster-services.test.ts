@@ -78,7 +78,7 @@ describe('a plugin that provides what the servers of a cluster share', () => {
       },
       userRecords: Object.assign(records, { source: 'the cluster' }),
       keptAnswers,
-      auditReader: { read: () => Promise.resolve({ items: [], total: 17, limit: 50, nextCursor: null }) },
+      auditReader: { node: 'mx1', read: () => Promise.resolve({ items: [], total: 17, limit: 50, nextCursor: null }) },
     };
     server = await startInProcess(suite, config, {}, (folder) => writeFile(join(folder, 'cluster.mjs'), plugin));
   });

@@ -1,9 +1,12 @@
 import {
+  closeSync,
   constants,
   createWriteStream,
   existsSync,
+  fstatSync,
   mkdirSync,
   openSync,
+  readSync,
   renameSync,
   rmSync,
   statSync,
@@ -41,6 +44,8 @@ export class AuditFile implements AuditSink {
   readonly #log: Log;
   readonly #bounds: AuditBounds;
   #stream: WriteStream | undefined;
+  /** Settles when the file that was set aside is complete. */
+  #setAsideDone: Promise<void> = Promise.resolve();
   #size = 0;
 
   constructor(folder: string, log: Log, bounds = defaultBounds) {
@@ -64,6 +69,7 @@ export class AuditFile implements AuditSink {
   async close(): Promise<void> {
     const stream = this.#stream;
     this.#stream = undefined;
+    await this.#setAsideDone;
     if (stream !== undefined && !stream.destroyed) await new Promise<void>((resolve) => stream.end(() => resolve()));
   }
 
@@ -72,7 +78,12 @@ export class AuditFile implements AuditSink {
     const path = auditPath(this.#folder, 0);
     // Opened synchronously: a file set aside must be the one that the stream writes to.
     const stream = createWriteStream(path, { fd: openSync(path, flags, 0o600) });
+    // The end of a line that a full disk or a crash has cut off.
+    if (endsInLine(path)) stream.write('\n');
     this.#size = statSync(path).size;
+    // Who reads the files in their order finds each complete before the next one has a line.
+    stream.cork();
+    void this.#setAsideDone.then(() => stream.uncork());
     stream.on('error', (error) => {
       if (this.#stream === stream) this.#stream = undefined;
       this.#fail(error);
@@ -94,12 +105,28 @@ export class AuditFile implements AuditSink {
       this.#fail(error, 'the audit log cannot be set aside');
       return;
     }
-    this.#stream?.end();
+    const stream = this.#stream;
     this.#stream = undefined;
+    if (stream === undefined) return;
+    const closed = new Promise<void>((resolve) => stream.once('close', () => resolve()));
+    this.#setAsideDone = this.#setAsideDone.then(() => closed);
+    stream.end();
   }
 
   #fail(error: unknown, what = 'the audit log cannot be written'): void {
     this.#log.error({ err: error }, what);
+  }
+}
+
+/** Whether the last line of the file has no end. */
+function endsInLine(path: string): boolean {
+  const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const { size } = fstatSync(file);
+    const last = Buffer.alloc(1);
+    return size > 0 && readSync(file, last, 0, 1, size - 1) === 1 && last[0] !== 0x0a;
+  } finally {
+    closeSync(file);
   }
 }
 

@@ -5,6 +5,7 @@ import { ClusterAnswer, noCluster, readCluster } from '../cluster-answer.js';
 import { MailboxState, mailboxState, requestMove } from '../mailboxes/move-request.js';
 import { ownersTopic } from '../mailboxes/owner-table.js';
 import type { ClusterNode } from '../node.js';
+import { type SetsDeps, setEndpoints } from './configuration.js';
 import { askFor, forgetNode, setDraining } from '../server-state.js';
 
 const group = 'Cluster';
@@ -13,6 +14,7 @@ export interface ClusterDeps {
   /** Undefined without a cluster. */
   readonly node: ClusterNode | undefined;
   readonly sessionSeconds: number;
+  readonly sets?: SetsDeps;
 }
 
 export const clusterEndpoints = (deps: ClusterDeps): readonly AnyEndpoint[] => [
@@ -21,6 +23,7 @@ export const clusterEndpoints = (deps: ClusterDeps): readonly AnyEndpoint[] => [
   forgetEndpoint(deps),
   mailboxEndpoint(deps),
   moveEndpoint(deps),
+  ...(deps.sets === undefined ? [] : setEndpoints(deps.sets)),
 ];
 
 const stateEndpoint = ({ node, sessionSeconds }: ClusterDeps) =>

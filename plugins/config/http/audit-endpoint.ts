@@ -1,9 +1,15 @@
 import { z } from 'zod';
-import type { AuditEntry, AuditPage, AuditQuery, AuditReader } from '../../../core/contracts/http-records.js';
+import {
+  type AuditEntry,
+  type AuditPage,
+  type AuditQuery,
+  type AuditReader,
+  requestedPath,
+} from '../../../core/contracts/http-records.js';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
 import { auditWords } from '../audit-words.js';
-import { isProblem } from '../../../core/problem.js';
-import { pathOf, readAudit } from '../audit-trail.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import { isFileCursor, readAudit } from '../audit-trail.js';
 
 const word = (what: string) => z.string().trim().max(200).optional().describe(what);
 const time = (what: string) =>
@@ -23,6 +29,7 @@ const Query = z.strictObject({
     .optional()
     .describe('The HTTP method; LOCAL is what did not come over HTTP: SIGHUP, the file watch, sync.'),
   path: word('Part of the path.'),
+  node: word('Name of a server of the cluster.'),
   action: word('Part of what was done, in the words of the endpoint.'),
   result: z
     .enum(['done', 'refused', 'all'])
@@ -46,7 +53,12 @@ const Entry = z.object({
   action: z.string().optional(),
   selector: z.unknown().optional(),
   counts: z.record(z.string(), z.number()).optional(),
+  node: z.string().optional().describe('The server of a cluster that it was made at.'),
 });
+
+/** What an answer was read from: the database of a cluster, or the files of this server. */
+type Source = 'cluster' | 'server';
+type SourcedPage = AuditPage & { readonly source: Source };
 
 /**
  * Changes over HTTP, with their accounts.
@@ -54,13 +66,22 @@ const Entry = z.object({
  * @param folder of this server's audit log, which is read without a reader, or while that is unavailable
  */
 export function auditEndpoint(folder: string, reader?: AuditReader): AnyEndpoint {
-  const readFiles = (query: AuditQuery) => readAudit(folder, query);
-  const read = async (query: AuditQuery): Promise<AuditPage> => {
-    if (reader === undefined) return readFiles(query);
-    return reader.read(query).catch((error: unknown) => {
-      if (!isProblem(error) || error.problem !== 'unavailable' || query.cursor !== undefined) throw error;
+  const readFiles = async (query: AuditQuery): Promise<SourcedPage> => {
+    if (reader !== undefined && query.node !== undefined && query.node !== reader.node)
+      throw problem('unavailable', `The database is away, and here are only the files of ${reader.node}.`);
+    const page = await readAudit(folder, { ...query, ...(reader !== undefined && { node: undefined }) });
+    const items = page.items.map((item) => ({ ...item, ...(reader !== undefined && { node: reader.node }) }));
+    return { ...page, items, source: 'server' };
+  };
+  const read = async (query: AuditQuery): Promise<SourcedPage> => {
+    const { cursor } = query;
+    if (reader === undefined || (cursor !== undefined && isFileCursor(cursor))) return readFiles(query);
+    try {
+      return { ...(await reader.read(query)), source: 'cluster' };
+    } catch (error) {
+      if (!isProblem(error) || error.problem !== 'unavailable' || cursor !== undefined) throw error;
       return readFiles(query);
-    });
+    }
   };
   return defineEndpoint({
     method: 'GET',
@@ -71,17 +92,19 @@ export function auditEndpoint(folder: string, reader?: AuditReader): AnyEndpoint
     query: Query,
     answer: z.object({
       items: z.array(Entry),
-      total: z
-        .int()
-        .nullable()
-        .describe('All that fit, on every page; null when the log has more than 16 MiB to count.'),
+      total: z.int().nullable().describe('All that fit, on every page; null when the log is too long to count.'),
       limit: z.int(),
       nextCursor: z.string().nullable(),
+      source: z
+        .enum(['cluster', 'server'])
+        .describe('cluster: all its servers; server: the files of this one, also while the database is away.'),
     }),
+    problems: ['unavailable'],
     view: 'audit.njk',
     cache: 'no-store',
-    page: (model: AuditPage, { query, request }) => ({
+    page: (model: SourcedPage, { query, request }) => ({
       ...model,
+      node: reader?.node,
       items: model.items.map(rowOf),
       query,
       filtered: Object.entries(query).some(
@@ -101,7 +124,7 @@ export function auditEndpoint(folder: string, reader?: AuditReader): AnyEndpoint
 
 const rowOf = (entry: AuditEntry) => ({
   ...entry,
-  path: pathOf(entry),
+  path: requestedPath(entry),
   words: auditWords(entry),
   isDone: entry.status < 400,
   tone: entry.status < 400 ? 'good' : entry.status < 500 ? 'warn' : 'bad',

@@ -37,6 +37,16 @@ const Status = SyncAnswer.extend({
       }),
     })
     .nullable(),
+  servers: z
+    .array(
+      z.object({
+        server: z.string(),
+        version: z.string().nullable().describe('What it has applied last.'),
+        state: z.enum(['waiting', 'applying', 'checking', 'applied', 'refused', 'failed', 'stopped', 'none']),
+        why: z.string().nullable(),
+      }),
+    )
+    .describe('Those that have the same source, where that knows them: nodes of a cluster.'),
 });
 
 const Outcome = z.object({

@@ -20,6 +20,7 @@ export interface PulledLayers {
   /** Lowest layer first. */
   readonly files: readonly PulledFile[];
   readonly skipped: readonly SkippedFile[];
+  readonly wanted: boolean;
 }
 
 interface PullInput {
@@ -46,7 +47,7 @@ export async function pullLayers(input: PullInput): Promise<PulledLayers> {
       if (attempt < attempts) continue;
       throw error;
     }
-    return { files: pulled, skipped: [...snapshot.skipped, ...skipped] };
+    return { files: pulled, skipped: [...snapshot.skipped, ...skipped], wanted: snapshot.wanted === true };
   }
 }
 

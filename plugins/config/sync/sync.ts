@@ -2,7 +2,12 @@ import { dirname } from 'node:path';
 import type { Clock } from '../../../core/clock.js';
 import { abortAfter } from '../../../core/concurrency.js';
 import { LayerFolder, sha256Of, type StoredLayer } from '../../../core/config/layer-folder.js';
-import type { ConfigurationSource, SkippedFile } from '../../../core/contracts/configuration-source.js';
+import type {
+  ConfigurationSource,
+  SkippedFile,
+  SourceResult,
+  SourceServer,
+} from '../../../core/contracts/configuration-source.js';
 import type { Configuration, Difference, Reloading, ReloadOutcome } from '../../../core/contracts/server.js';
 import type { HealthReport } from '../../../core/contracts/health.js';
 import type { Log } from '../../../core/log/log.js';
@@ -63,6 +68,8 @@ export class Sync {
   #left = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   #pulling = false;
+  /** The source has said that there is something new since the last look began. */
+  #rung = false;
   #lastAttempt: string | null = null;
   #lastSuccess: string | null = null;
   #seen: readonly PulledFile[] | undefined;
@@ -103,9 +110,10 @@ export class Sync {
     if (settings === undefined) throw problem('conflict', 'There is no source: set plugins.config.sync.');
     if (this.#pulling) throw problem('conflict', 'Another sync runs at this moment.');
     this.#pulling = true;
+    this.#rung = false;
     this.#lastAttempt = this.#now();
     try {
-      const outcome = await this.#bring(await this.#look(settings), settings, request);
+      const outcome = await this.#lookAndBring(settings, request);
       // The applied files may configure another source, whose state is unknown.
       if (this.#settings !== settings) return outcome;
       this.#lastSuccess = this.#now();
@@ -118,6 +126,7 @@ export class Sync {
       throw error;
     } finally {
       this.#pulling = false;
+      if (this.#rung) this.#schedule(lookSoonMs);
     }
   }
 
@@ -144,7 +153,17 @@ export class Sync {
       applied: (applied?.files ?? []).map(({ name, layer, sha256 }) => ({ file: name, layer, sha256 })),
       skipped: [...this.#offer.refused(this.#seen ?? []), ...this.#skipped],
       drift: await this.#drift(),
+      servers: await this.#servers(settings),
     };
+  }
+
+  /** None while the source is away: the error says so. */
+  async #servers(settings: SyncSettings): Promise<readonly SourceServer[]> {
+    try {
+      return (await this.#open(settings).servers?.()) ?? [];
+    } catch {
+      return [];
+    }
   }
 
   health(): HealthReport {
@@ -154,16 +173,33 @@ export class Sync {
     return { status: 'degraded', why: `Sync is ${state}: ${why}` };
   }
 
-  async #look(settings: SyncSettings): Promise<PulledLayers> {
+  async #lookAndBring(settings: SyncSettings, request: PullRequest): Promise<SyncOutcome> {
+    const source = this.#open(settings);
+    const told = async (result: SourceResult): Promise<void> => {
+      if (!onlyLooks(settings, request)) await source.done?.(result);
+    };
+    try {
+      const outcome = await this.#bring(await this.#look(settings, request), settings, request);
+      await told({ status: outcome.status === 'applied' ? 'applied' : 'unchanged' });
+      return outcome;
+    } catch (error) {
+      const mayPass = isProblem(error) && ['conflict', 'unavailable'].includes(error.problem);
+      await told(mayPass ? { status: 'postponed' } : { status: 'refused', why: sentenceOf(error) });
+      throw error;
+    }
+  }
+
+  async #look(settings: SyncSettings, request: PullRequest): Promise<PulledLayers> {
     const { timeoutSeconds, maxBytes } = settings;
+    const dryRun = onlyLooks(settings, request);
     const signal = abortAfter(timeoutSeconds * 1000, this.#left.signal);
     const source = this.#open(settings);
-    if (!signal.aborted) this.#unwatch ??= source.watch?.(() => this.#schedule(lookSoonMs));
+    if (!signal.aborted) this.#unwatch ??= source.watch?.(() => this.#ring());
     const pulled = await pullLayers({
       source,
       layers: this.#layers(settings),
       stored: this.#folder.stored(),
-      bounds: { maxBytes, signal },
+      bounds: { maxBytes, signal, dryRun },
     }).catch((error: unknown) => {
       this.#refuseOther(settings);
       if (signal.aborted && !isProblem(error)) throw problem('unavailable', 'The source does not answer in time.');
@@ -181,18 +217,18 @@ export class Sync {
 
   async #bring(pulled: PulledLayers, settings: SyncSettings, request: PullRequest): Promise<SyncOutcome> {
     const { by, unasked = false } = request;
-    const { files } = pulled;
+    const { files, wanted } = pulled;
     if (!this.#waiting() && touchedFiles(this.#folder.stored()).length === 0) {
       return this.#outcome(request.dryRun === true ? 'dryRun' : 'unchanged', pulled, settings);
     }
     const keep = (): Promise<() => Promise<void>> => this.#folder.replace(this.#shown(settings), this.#now(), files);
     const layers = { files, keep };
-    const onlyLooks = request.dryRun === true || (unasked && settings.apply === 'manual');
-    const outcome = await this.#offer.make(files, unasked, () =>
-      this.#input.reloading.reload({ by, layers, ...(onlyLooks ? { dryRun: true } : { unasked }) }),
+    const dryRun = onlyLooks(settings, request);
+    const outcome = await this.#offer.make(files, unasked && !wanted, () =>
+      this.#input.reloading.reload({ by, layers, ...(dryRun ? { dryRun } : { unasked }) }),
     );
-    if (!onlyLooks) await this.#folder.sweep();
-    return this.#outcome(onlyLooks ? 'dryRun' : 'applied', pulled, settings, outcome);
+    if (!dryRun) await this.#folder.sweep();
+    return this.#outcome(dryRun ? 'dryRun' : 'applied', pulled, settings, outcome);
   }
 
   #outcome(
@@ -217,7 +253,7 @@ export class Sync {
     const kind = isProblem(error) ? error.problem : 'internal';
     const known = this.#lastSuccess !== null || this.#folder.applied() !== undefined;
     const mendsItself = kind !== 'invalid' && (known || kind === 'conflict');
-    const sentence = redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
+    const sentence = sentenceOf(error);
     if (this.#trouble?.error !== sentence) {
       this.#input.log.warn({ err: error }, 'sync: nothing was changed');
     }
@@ -274,6 +310,11 @@ export class Sync {
     return layersFor(layers, server ?? this.#input.configuration.hostname);
   }
 
+  #ring(): void {
+    this.#rung = true;
+    if (!this.#pulling) this.#schedule(lookSoonMs);
+  }
+
   #schedule(ms: number): void {
     clearTimeout(this.#timer);
     if (this.#input.stopping.aborted) return;
@@ -281,7 +322,8 @@ export class Sync {
       const settings = this.#settings;
       // Another source has its own interval.
       const next = (): void => {
-        if (settings !== undefined && this.#settings === settings) this.#schedule(settings.intervalSeconds * 1000);
+        if (settings === undefined || this.#settings !== settings || this.#rung) return;
+        this.#schedule(settings.intervalSeconds * 1000);
       };
       // The check of an earlier source ends soon.
       if (this.#pulling) this.#schedule(lookSoonMs);
@@ -294,6 +336,13 @@ export class Sync {
     return new Date(this.#input.clock.now()).toISOString();
   }
 }
+
+/** Whether nothing is applied, but compared. */
+const onlyLooks = ({ apply }: SyncSettings, { dryRun, unasked }: PullRequest): boolean =>
+  dryRun === true || (unasked === true && apply === 'manual');
+
+const sentenceOf = (error: unknown): string =>
+  redactText(isProblem(error) ? error.message : 'It failed; the log says why.');
 
 type SyncState = 'off' | 'ok' | 'stale' | 'error';
 
@@ -339,6 +388,8 @@ export interface SyncStatus extends SyncSummary {
   readonly skipped: readonly SkippedFile[];
   /** Null when there is no source. */
   readonly drift: Drift | null;
+  /** Those that have the same source, where that knows them. */
+  readonly servers: readonly SourceServer[];
 }
 
 const syncIsOff: SyncStatus = {
@@ -354,6 +405,7 @@ const syncIsOff: SyncStatus = {
   skipped: [],
   drift: null,
   error: null,
+  servers: [],
 };
 
 /** Files that differ between the two, or are missing in one. */

@@ -38,7 +38,7 @@ auditReaderContract('files', async (t, entries) => {
   const lines = entries.map((entry) => `${JSON.stringify(entry)}\n`);
   await writeFile(auditPath(folder, 1), lines.slice(0, 5).join(''));
   await writeFile(auditPath(folder, 0), lines.slice(5).join(''));
-  return { read: (query) => readAudit(folder, query) };
+  return { node: 'mx1', read: (query) => readAudit(folder, query) };
 });
 
 userRecordsContract('a file', async (t) => {

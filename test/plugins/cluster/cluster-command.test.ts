@@ -54,6 +54,13 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     await app.query("update postern.document set data = 'y'");
     await app.query('delete from postern.document');
     await app.query('lock table postern.body_3 in access exclusive mode; truncate postern.body_3');
+    await app.query("insert into postern.config_set (at, files) values (1, '[]')");
+    await app.query(
+      'insert into postern.config_current (number, move, at) select number, 1, 1 from postern.config_set',
+    );
+    await app.query('select from postern.config_current for update');
+    await app.query('delete from postern.config_current');
+    await app.query('delete from postern.config_set');
     for (const refused of [
       'create table postern.own (a int)',
       'create table public.own (a int)',
@@ -65,6 +72,7 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
       'truncate postern.body',
       'truncate postern.body_old',
       'update postern.schema set version = 9',
+      "update postern.config_set set files = '{}'",
       "copy postern.body to '/tmp/own'",
       "select pg_read_file('/etc/passwd')",
       'set role postern_owner',
@@ -77,7 +85,8 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     const reader = (text: string) => server.psql(`set role postern_read; ${text}`, 'postern');
     await reader('select uid, subject from postern.entry');
     await assert.rejects(reader('select envelope from postern.entry'), /permission denied/);
-    await assert.rejects(reader('select data from postern.body'), /permission denied/);
+    for (const hidden of ['data from postern.body', 'line from postern.audit', 'files from postern.config_set'])
+      await assert.rejects(reader(`select ${hidden}`), /permission denied/);
   });
 
   test('init --print prints what psql takes, without a database', async () => {

@@ -57,6 +57,10 @@ test('an entry is told as a sentence with links to what was changed', () => {
     told({ action: 'config.reload', selector: { changed: ['hostname'] } }),
     'reloaded the [configuration](/config), which changed hostname',
   );
+  assert.equal(
+    told({ action: 'use configuration', selector: { set: 7 } }),
+    'put [set 7](/cluster/configuration/7) of the configuration to use',
+  );
 });
 
 test('an entry of a plugin that nobody knows is told by its action and address; nothing in it breaks the page', () => {

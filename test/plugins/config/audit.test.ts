@@ -91,6 +91,15 @@ test('what cannot be set aside is written on, and what stands in the way stays',
   assert.equal(await readFile(join(folder, 'audit.log'), 'utf8'), lines(range(0, 50)));
 });
 
+test('a line that a crash has cut off has no other one behind it', async (t) => {
+  const folder = await temporaryFolder(t);
+  await writeFile(auditPath(folder, 0), `${lines([entry(1)])}{"at":"2026-`);
+  const file = new AuditFile(folder, pino({ level: 'silent' }));
+  file.write(JSON.stringify(entry(2)));
+  await file.close();
+  assert.deepEqual(ids((await readAudit(folder, { limit: 9 })).items), [2, 1]);
+});
+
 test('filters select by who, from, method, path, action and time; a line cut off by a crash is passed over', async (t) => {
   const folder = await temporaryFolder(t);
   await writeFile(
@@ -171,9 +180,10 @@ test('a search since a time ends at older entries, and finds those that a clock 
 test('the page shows what another reader has, and the files of this server while that is unavailable', async (t) => {
   let isThere = true;
   const reader: AuditReader = {
+    node: 'mx1',
     read: ({ limit }) => {
       if (!isThere) return Promise.reject(problem('unavailable', 'The database is away.'));
-      return Promise.resolve({ items: [entry(7)], total: 1, limit, nextCursor: 'next' });
+      return Promise.resolve({ items: [entry(7, { node: 'mx2' })], total: 1, limit, nextCursor: 'next' });
     },
   };
   const site = await openPluginSite(t, config, {
@@ -181,10 +191,21 @@ test('the page shows what another reader has, and the files of this server while
     lent: [provide(auditReader, reader)],
   });
   await mkdir(join(site.data, 'logs'), { recursive: true });
-  await writeFile(auditPath(join(site.data, 'logs'), 0), lines([entry(1)]));
-  const shown = async () => ids((await site.json('/audit'))['items'] as readonly AuditEntry[]);
-  assert.deepEqual(await shown(), [7]);
+  await writeFile(auditPath(join(site.data, 'logs'), 0), lines([entry(0), entry(1)]));
+  const shown = async () => {
+    const { items, source } = await site.json('/audit?limit=1');
+    return [source, ...(items as readonly AuditEntry[]).map(({ requestId, node }) => `${requestId} ${node ?? ''}`)];
+  };
+  assert.deepEqual(await shown(), ['cluster', 'request-7 mx2']);
+  assert.match(await site.page('/audit'), /Of all nodes of the cluster.*mx2/s);
   isThere = false;
-  assert.deepEqual(await shown(), [1]);
+  assert.deepEqual(await shown(), ['server', 'request-1 mx1']);
+  assert.match(await site.page('/audit'), /these are the changes at this node alone, mx1/);
+  assert.equal((await site.get('/audit?node=mx2')).status, 503);
+  const { nextCursor } = await site.json('/audit?limit=1');
+  isThere = true;
+  const cursor = `/audit?limit=1&cursor=${String(nextCursor)}`;
+  assert.equal((await site.json(cursor))['source'], 'server', 'it continues where it began');
+  isThere = false;
   assert.equal((await site.get('/audit?cursor=next')).status, 503);
 });

@@ -20,7 +20,7 @@ const folderSync = `{ source: './central', server: 'mail1', intervalSeconds: 864
 const usualBase = `{ smtp: { limits: { recipients: 5 } } }`;
 
 /** What the sources of the site plugin have; it runs in this process. */
-const content = { recipients: 42, watchers: new Set<() => void>() };
+const content = { recipients: 42 as unknown, watchers: new Set<() => void>(), wanted: false, results: [] as unknown[] };
 Object.assign(globalThis, { contentOfBucket: content });
 
 /** A site plugin that offers sources of a kind of its own. */
@@ -33,11 +33,13 @@ export const bucket = definePlugin({
     const text = () => '{ smtp: { limits: { recipients: ' + content.recipients + ' } } }';
     onClose(configurationSources.add('bucket', ({ address }) => ({
       shown: address,
-      look: async () => ({ files: [{ name: 'base.json5' }], skipped: [], read: async () => Buffer.from(text()), confirm: async () => {} }),
+      look: async () => ({ wanted: content.wanted, files: [{ name: 'base.json5' }], skipped: [], read: async () => Buffer.from(text()), confirm: async () => {} }),
       watch: (listener) => {
         content.watchers.add(listener);
         return () => content.watchers.delete(listener);
       },
+      done: async (result) => void content.results.push(result),
+      servers: async () => [{ server: 'mail1', version: 'the first', state: 'applied', why: null }],
     })));
   },
 });`;
@@ -410,4 +412,40 @@ test('a source may say that something has changed, until it is left', async (t) 
   assert.equal(recipients(), 43);
   await configure(folderSync);
   assert.equal(content.watchers.size, 0);
+});
+
+test('a source is told what became of its files, and files that it wants are offered again', async (t) => {
+  t.after(async () => {
+    Object.assign(content, { recipients: 42, wanted: false });
+    await configure(folderSync);
+  });
+  content.results = [];
+  await configure(`{ source: 'bucket:mine', intervalSeconds: 86400 }`);
+  const rung = async (): Promise<unknown> => {
+    content.results = [];
+    for (const changed of content.watchers) changed();
+    return until('the result', () => content.results[0]);
+  };
+  assert.deepEqual(await rung(), { status: 'unchanged' });
+  content.recipients = '"many"';
+  await server.admin.request('/config/sync', { method: 'POST', json: { dryRun: true } });
+  assert.deepEqual(content.results, [{ status: 'unchanged' }], 'a dry run has no result');
+  const { status, why } = (await rung()) as { status: string; why: string };
+  assert.equal(status, 'refused');
+  assert.match(why, /recipients/);
+  const refusals = async (): Promise<number> => {
+    const { items } = (await server.admin.json('/audit?method=LOCAL&result=refused&limit=1000')) as {
+      items: unknown[];
+    };
+    return items.length;
+  };
+  const before = await refusals();
+  await rung();
+  assert.equal(await refusals(), before, 'not offered again');
+  content.wanted = true;
+  await rung();
+  assert.equal(await refusals(), before + 1);
+  assert.equal((await statusOf()).servers[0]?.version, 'the first');
+  content.recipients = 44;
+  assert.deepEqual(await rung(), { status: 'applied' });
 });
