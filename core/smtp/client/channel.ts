@@ -101,16 +101,7 @@ export class Channel {
     });
   }
 
-  /** Collects writes until `uncork`. */
-  cork(): void {
-    this.#socket.cork();
-  }
-
-  uncork(): void {
-    this.#socket.uncork();
-  }
-
-  write(bytes: Buffer): boolean {
+  write(bytes: Buffer | string): boolean {
     return this.#failure === undefined && this.#socket.write(bytes);
   }
 

@@ -48,10 +48,11 @@ export class ContentWriter {
     const most = this.#mayEnd === undefined ? blockBytes : atOnceBytes;
     if (source.length > most) return this.#stream([source], watch);
     return this.#ifItMayEnd(() => {
-      this.#channel.cork();
-      const whole = this.#put(source, watch) && this.#end();
-      this.#channel.uncork();
-      return whole;
+      const encoded = this.#encode(source, watch);
+      if (encoded === undefined) return false;
+      // A small copy costs less than a write of two pieces.
+      this.#channel.write(Buffer.concat([encoded, this.#encoder.end()]));
+      return true;
     });
   }
 
@@ -100,11 +101,16 @@ export class ContentWriter {
   }
 
   #put(bytes: Buffer, watch: boolean): boolean {
+    const encoded = this.#encode(bytes, watch);
+    if (encoded !== undefined) this.#channel.write(encoded);
+    return encoded !== undefined;
+  }
+
+  /** Undefined when the channel has failed. */
+  #encode(bytes: Buffer, watch: boolean): Buffer | undefined {
     const encoded = this.#encoder.encode(bytes);
     if (watch && this.#encoder.eightBit) this.#channel.fail(noEightBit('body'));
-    if (this.#channel.failure !== undefined) return false;
-    this.#channel.write(encoded);
-    return true;
+    return this.#channel.failure === undefined ? encoded : undefined;
   }
 
   #end(): boolean {

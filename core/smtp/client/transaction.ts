@@ -81,11 +81,11 @@ export class ClientTransaction {
   /** Everything up to DATA in one write. Resolves with the reply to DATA if the message may follow. */
   async #pipelined(mail: string, rcptLines: readonly (string | undefined)[]): Promise<Reply | undefined> {
     const { channel, deadlines } = this.#context;
-    channel.cork();
-    const mailAnswer = channel.ask('mail', mail, deadlines.mailMs);
-    const rcptAnswers = rcptLines.map((line) => line && channel.ask('rcpt', line, deadlines.rcptMs));
-    const dataAnswer = channel.ask('data', 'DATA', deadlines.dataMs);
-    channel.uncork();
+    const lines = [mail, ...rcptLines.filter((line) => line !== undefined), 'DATA', ''];
+    channel.write(lines.join('\r\n'));
+    const mailAnswer = channel.expect('mail', deadlines.mailMs, mail);
+    const rcptAnswers = rcptLines.map((line) => line && channel.expect('rcpt', deadlines.rcptMs, line));
+    const dataAnswer = channel.expect('data', deadlines.dataMs, 'DATA');
     this.#askEarly();
     const begun = this.#acceptedMail(await mailAnswer);
     for (const [index, answer] of rcptAnswers.entries()) {
