@@ -27,9 +27,9 @@ export function chooseSender(): Promise<Sender> {
 const smtpSource: Sender = {
   name: 'smtp-source',
   send: async (input) => {
-    const { port, messages, bytes, sessions, keep, tls, recipients } = input;
+    const { port, messages, bytes, sessions, keep, tls, recipients, to } = input;
     // It knows no TLS, and makes the addresses of several recipients up.
-    if (tls !== undefined || recipients !== undefined) {
+    if (tls !== undefined || recipients !== undefined || to !== undefined) {
       await runSenders(input);
       return;
     }
