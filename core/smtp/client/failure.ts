@@ -122,6 +122,12 @@ export function withdrawnFailure(): ClientFailure {
   return clientFailure({ kind: 'withdrawn', step: 'body', code: 451, status: '4.3.0', text });
 }
 
+/** The same, where the server may have had the whole message before. */
+export function afterMessage(failure: ClientFailure): ClientFailure {
+  const { kind, code, status, text, cause } = failure;
+  return clientFailure({ kind, step: 'final', code, status, text, afterDot: true, cause });
+}
+
 /**
  * The connection died before the server answered anything: closed, or with the 421 of a server that left while it was
  * idle.

@@ -40,6 +40,8 @@ export interface ClientSession {
   readonly reusable: boolean;
   /** The failure that ended the connection, if any. */
   readonly failure: ClientFailure | undefined;
+  /** The server offers BDAT and does not know it, or lost its way behind it: the next connection does without. */
+  readonly refusedChunk: boolean;
 
   /**
    * MAIL, RCPT, DATA and the message in as few writes as the server allows. Never rejects. Afterwards the session is
@@ -106,6 +108,7 @@ export class LiveSession implements ClientSession {
   #state: State = 'ready';
   #accepted = 0;
   #messages = 0;
+  #refusedChunk = false;
 
   constructor(opened: OpenedSession) {
     const { address, port, host = address, protocol } = opened.server;
@@ -133,6 +136,10 @@ export class LiveSession implements ClientSession {
     return this.#channel.failure;
   }
 
+  get refusedChunk(): boolean {
+    return this.#refusedChunk;
+  }
+
   async send(message: OutgoingMessage, options: SendOptions = {}): Promise<MessageResult> {
     const { signal, settled } = options;
     if (signal?.aborted === true) return failedResult(message, abortFailure('mail'), settled);
@@ -147,6 +154,7 @@ export class LiveSession implements ClientSession {
     signal?.removeEventListener('abort', aborted);
     if (result.bytes > 0) this.#messages += 1;
     this.#state = transaction.clean ? 'ready' : 'spent';
+    this.#refusedChunk = transaction.refusedChunk;
     channel.rest();
     return result;
   }
