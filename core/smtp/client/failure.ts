@@ -137,6 +137,14 @@ export function diedIdle(failure: ClientFailure | undefined): boolean {
   return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
 }
 
+/** Syntax, unknown command or parameter, wrong order: no answer to a message. */
+export const isUnknownCommand = ({ code }: Reply): boolean => code >= 500 && code <= 504;
+
+/** The server offers BDAT and does not know it: it has not taken the message, and may have read it as commands. */
+export function chunkRefused({ code }: Reply): ClientFailure {
+  return protocolFailure('data', `The server offers BDAT and answers ${code} to it`);
+}
+
 /** True for failures after the envelope. */
 export function isAtMessage({ step }: ClientFailure): boolean {
   return messageSteps.has(step);

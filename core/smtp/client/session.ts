@@ -1,10 +1,18 @@
 import type { Reply } from '../protocol/replies.js';
 import type { Answer, Channel } from './channel.js';
-import { ContentWriter } from './content.js';
+import { chunkCommand, ContentWriter, lastChunk } from './content.js';
 import type { ClientDeadlines, RemoteServer } from './remote-server.js';
 import { abortFailure, type ClientTls } from './dial.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
-import { type ClientFailure, type ClientStep, isClientFailure, localFailure, protocolFailure } from './failure.js';
+import {
+  chunkRefused,
+  type ClientFailure,
+  type ClientStep,
+  isClientFailure,
+  isUnknownCommand,
+  localFailure,
+  protocolFailure,
+} from './failure.js';
 import {
   type ContentOutline,
   failedResult,
@@ -69,6 +77,11 @@ export interface ClientSession {
    * promise rejects.
    */
   body(content: OutgoingContent, received?: (reply: Reply, index: number) => void): Promise<readonly Reply[]>;
+  /**
+   * The message after RCPT: as one chunk where that is possible (`lastChunk`), else by `data` and `body`. Resolves with
+   * the reply that refuses DATA, or with undefined when all replies were received.
+   */
+  message(content: OutgoingContent, received: (reply: Reply, index: number) => void): Promise<Reply | undefined>;
   rset(): Promise<Reply>;
   noop(): Promise<Reply>;
   /** Sends QUIT if possible and closes the connection. Never rejects. */
@@ -242,6 +255,28 @@ export class LiveSession implements ClientSession {
     this.#state = this.protocol === 'lmtp' || replies.every(({ code }) => code < 300) ? 'ready' : 'spent';
     channel.rest();
     return replies;
+  }
+
+  async message(content: OutgoingContent, received: (reply: Reply, index: number) => void): Promise<Reply | undefined> {
+    const channel = this.#channel;
+    const isAccepted =
+      this.protocol === 'smtp' && this.#accepted > 0 && this.#state === 'open' && channel.failure === undefined;
+    const chunk = isAccepted ? lastChunk(content, channel, this.capabilities) : undefined;
+    if (chunk === undefined) {
+      const go = await this.data();
+      if (go.code !== 354) return go;
+      await this.body(content, received);
+      return undefined;
+    }
+    this.#state = 'busy';
+    this.#messages += 1;
+    channel.write(Buffer.concat(chunk));
+    const answer = await channel.expect('final', this.#deadlines.finalMs, chunkCommand(chunk));
+    if (isClientFailure(answer) ? answer.kind === 'protocol' : isUnknownCommand(answer)) this.#refusedChunk = true;
+    if (!isClientFailure(answer) && this.#refusedChunk) channel.fail(chunkRefused(answer));
+    received(this.#expectReply(channel.failure ?? answer, 'ready', 'spent'), 0);
+    channel.rest();
+    return undefined;
   }
 
   async rset(): Promise<Reply> {

@@ -2,11 +2,13 @@ import { isAscii } from '../../mime/character.js';
 import type { Reply } from '../protocol/replies.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import type { Answer, Channel } from './channel.js';
-import { ContentWriter, hasEightBit, lastChunk } from './content.js';
+import { type Chunk, chunkCommand, ContentWriter, hasEightBit, lastChunk } from './content.js';
 import type { ClientDeadlines } from './remote-server.js';
 import {
   afterMessage,
+  chunkRefused,
   isClientFailure,
+  isUnknownCommand,
   localFailure,
   protocolFailure,
   refusal,
@@ -97,18 +99,14 @@ export class ClientTransaction {
   }
 
   /** Everything in one write (RFC 3030). */
-  async #sendChunk(
-    mail: string,
-    rcptLines: readonly (string | undefined)[],
-    [command, text, end]: readonly [Buffer, Buffer, Buffer],
-  ): Promise<void> {
+  async #sendChunk(mail: string, rcptLines: readonly (string | undefined)[], chunk: Chunk): Promise<void> {
     const { channel, deadlines } = this.#context;
     const lines = [mail, ...rcptLines.filter((line) => line !== undefined), ''];
-    channel.write(Buffer.concat([Buffer.from(lines.join('\r\n')), command, text, end]));
-    this.#bytes = text.length + end.length;
+    channel.write(Buffer.concat([Buffer.from(lines.join('\r\n')), ...chunk]));
+    this.#bytes = chunk[1].length + chunk[2].length;
     const mailAnswer = channel.expect('mail', deadlines.mailMs, mail);
     const rcptAnswers = rcptLines.map((line) => line && channel.expect('rcpt', deadlines.rcptMs, line));
-    const final = await channel.expect('final', deadlines.finalMs, command.toString('latin1').trimEnd());
+    const final = await channel.expect('final', deadlines.finalMs, chunkCommand(chunk));
     const lost = isClientFailure(final) && final.kind !== 'reply' ? afterMessage(final) : undefined;
     const known = (answer: Answer): Answer => (isClientFailure(answer) ? (lost ?? answer) : answer);
     if (lost?.kind === 'protocol') this.#refusedChunk = true;
@@ -124,10 +122,9 @@ export class ClientTransaction {
     if (this.#accepted.length === 0) {
       if (isClientFailure(answer) || answer.code >= 400) return;
       channel.fail(protocolFailure('final', 'The server took a message without recipients'));
-    } else if (!isClientFailure(answer) && unknownCommandCodes.has(answer.code)) {
+    } else if (!isClientFailure(answer) && isUnknownCommand(answer)) {
       this.#refusedChunk = true;
-      const failure = protocolFailure('data', `The server offers BDAT and answers ${answer.code} to it`);
-      // It may have read the message as commands.
+      const failure = chunkRefused(answer);
       channel.fail(failure);
       this.#failAll(failure);
     } else this.#concludeMessage(answer);
@@ -270,9 +267,6 @@ export function outlineOf(content: OutgoingContent, { eightBitMime }: Capabiliti
   const eightBit = outline.eightBit ?? (eightBitMime ? undefined : hasEightBit(source));
   return { size: source.length, ...outline, ...(eightBit !== undefined && { eightBit }) };
 }
-
-/** Syntax, unknown command or parameter, wrong order: no answers to a message. */
-const unknownCommandCodes: ReadonlySet<number> = new Set([500, 501, 502, 503, 504]);
 
 function asFailure(step: 'mail' | 'data' | 'final', answer: Answer): ClientFailure {
   return isClientFailure(answer) ? answer : refusal(step, answer);

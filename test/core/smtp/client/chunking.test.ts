@@ -5,7 +5,7 @@ import { ClientPool } from '../../../../core/smtp/client/pool.js';
 import { atEnd, type Ending } from '../../../support/ending.js';
 import { HandClock } from '../../../support/hand-clock.js';
 import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
-import { destinationOf, message, open, outcomes, text } from './fixture.js';
+import { described, destinationOf, failureOf, message, open, outcomes, text } from './fixture.js';
 
 const plain = ['PIPELINING', '8BITMIME'];
 const capabilities = [...plain, 'CHUNKING'];
@@ -157,4 +157,35 @@ test('a connection that may have died while it was idle gets no chunk, so that t
   assert.deepEqual(outcomes(await pool.send(destinationOf(sink), message())), ['delivered']);
   assert.equal(sink.connections, 2);
   assert.equal(sink.messages.length, 2);
+});
+
+test('step by step the message is one chunk too, or follows DATA', async (t) => {
+  for (const offered of [plain, capabilities]) {
+    const sink = await SmtpSink.start(t, { capabilities: offered, steps: { dot: [undefined, '554 5.6.0 No'] } });
+    const session = await open(t, sink);
+    const replies: string[] = [];
+    for (const state of [true, false]) {
+      await session.mailWithRcpt({ address: 'anna@example.org' }, { address: 'ben@example.com' });
+      await session.message({ source: Buffer.from(text) }, ({ code }) => replies.push(String(code)));
+      assert.equal(session.reusable, state);
+    }
+    assert.deepEqual(replies, ['250', '554']);
+    assert.deepEqual(verbs(sink).slice(1, 4), ['MAIL', 'RCPT', offered === plain ? 'DATA' : 'BDAT']);
+    assert.equal(sink.messages[0]?.text.toString(), text);
+  }
+});
+
+test('step by step a lost chunk may have arrived, and one that is not known has not', async (t) => {
+  const cases = [
+    [{ dot: { reset: true } }, /^closed final 451 4\.4\.2 temporary after the dot$/],
+    [{ bdat: '500 5.5.1 What?' }, /^protocol (?:data|final) 451 4\.5\.0 temporary/],
+  ] as const;
+  for (const [steps, expected] of cases) {
+    const session = await open(t, await SmtpSink.start(t, { capabilities, steps }));
+    await session.mailWithRcpt({ address: 'anna@example.org' }, { address: 'ben@example.com' });
+    const failure = await failureOf(session.message({ source: Buffer.from(text) }, () => assert.fail()));
+    assert.match(described(failure), expected);
+    assert.equal(session.reusable, false);
+    assert.equal(session.refusedChunk, 'bdat' in steps);
+  }
 });
