@@ -9,12 +9,29 @@ import { queueOverHttp } from './relay-http.js';
 import type { Sender } from './sender.js';
 import { startSite } from './site.js';
 
+export interface RelayLoad {
+  readonly title: string;
+  readonly messages: number;
+  readonly bytes: number;
+  /** Recipients of the message of that number; one that is always the same if absent. */
+  readonly to?: (message: number) => readonly string[];
+  /** Share of the messages whose server cannot be reached. */
+  readonly failing?: number;
+}
+
 /** A way into a queue. */
 export interface Entrance {
   readonly title: string;
+  /** Takes only the load of small messages with one recipient. */
+  readonly isForOne?: boolean;
   /** Ends when the last message has been accepted. */
-  enqueue(messages: number): Promise<void>;
+  enqueue(load: RelayLoad): Promise<void>;
 }
+
+/** Domains whose server is the sink, and others where nothing listens. */
+export const livingDomains = Array.from({ length: 100 }, (_, index) => `d${index}.example`);
+export const deadDomains = Array.from({ length: 5 }, (_, index) => `x${index}.example`);
+const deadAddress = (index: number): string => `127.0.2.${index + 1}`;
 
 /** A server that accepts all mail from loopback and hands it to the sink. */
 export interface RelayPeer {
@@ -28,7 +45,6 @@ export interface RelayStart {
   /** Port of the sink. */
   readonly sink: number;
   readonly sender: Sender;
-  readonly bytes: number;
   readonly sessions: number;
 }
 
@@ -38,14 +54,22 @@ export const relayPeers: Readonly<Record<string, (start: RelayStart) => Promise<
   postfix: startPostfix,
 };
 
-function bySmtp(title: string, port: number, { sender, bytes, sessions }: RelayStart): Entrance {
-  return { title, enqueue: (messages) => sender.send({ port, messages, bytes, sessions, keep: true }) };
+function bySmtp(title: string, port: number, { sender, sessions }: RelayStart): Entrance {
+  return {
+    title,
+    enqueue: ({ messages, bytes, to }) => sender.send({ port, messages, bytes, to, sessions, keep: true }),
+  };
 }
 
 /** As it comes, with the commit log; its own domain is another one, so that the sender's recipient is somebody elsewhere. */
 async function startPostern(start: RelayStart): Promise<RelayPeer> {
   const config = join(start.folder, 'postern.json5');
-  const routes = { sink: { mx: ['127.0.0.1'], port: start.sink, tls: 'never' } };
+  const route = { mx: ['127.0.0.1'], port: start.sink, tls: 'never' };
+  const routes: Record<string, object> = { sink: route };
+  for (const domain of livingDomains) routes[`to-${domain.split('.', 1)[0]}`] = { ...route, domains: [domain] };
+  for (const [index, domain] of deadDomains.entries()) {
+    routes[`to-${domain.split('.', 1)[0]}`] = { ...route, mx: [deadAddress(index)], domains: [domain] };
+  }
   writeFileSync(
     config,
     JSON.stringify({
@@ -58,24 +82,29 @@ async function startPostern(start: RelayStart): Promise<RelayPeer> {
   const script = fileURLToPath(new URL('../core/postern.cjs', import.meta.url));
   const args = [script, 'start', '--config', config, '--http-port', '0', '--smtp-port', '0'];
   const { child, port, smtpPort } = await startSite('postern', args);
-  const load = { port, bytes: start.bytes, connections: start.sessions };
   return {
     pid: child.pid ?? 0,
     entrances: [
       bySmtp('postern, SMTP', smtpPort, start),
-      { title: 'postern, HTTP', enqueue: (messages) => queueOverHttp({ ...load, messages }) },
+      {
+        title: 'postern, HTTP',
+        isForOne: true,
+        enqueue: ({ messages, bytes }) => queueOverHttp({ port, messages, bytes, connections: start.sessions }),
+      },
     ],
     stop: () => stopChild(child),
   };
 }
 
 const relaying = (sink: number): string => `
+const dead = ${JSON.stringify(Object.fromEntries(deadDomains.map((domain, index) => [domain, deadAddress(index)])))};
 exports.hook_connect = (next, connection) => {
   connection.relaying = true;
   next();
 };
 exports.hook_rcpt = (next) => next(OK);
-exports.hook_get_mx = (next) => next(OK, { priority: 0, exchange: '127.0.0.1', port: ${sink} });
+exports.hook_get_mx = (next, mail, domain) =>
+  next(OK, { priority: 0, exchange: dead[domain] ?? '127.0.0.1', port: ${sink} });
 `;
 
 /** Its outbound queue: a file with its own fsync for each message, one connection for each delivery. */
@@ -108,11 +137,13 @@ async function startHaraka(start: RelayStart): Promise<RelayPeer | undefined> {
 
 /** `relayhost`, with the limits and the connection cache that Postfix comes with. */
 async function startPostfix(start: RelayStart): Promise<RelayPeer | undefined> {
+  const elsewhere = deadDomains.map((domain, index) => `{ ${domain} = smtp:[${deadAddress(index)}]:${start.sink} }`);
   const master = await startMaster(start.folder, [
     'myhostname = bench.example',
     'mydestination =',
     'smtp_tls_security_level = none',
     `relayhost = [127.0.0.1]:${start.sink}`,
+    `transport_maps = inline:{ ${elsewhere.join(', ')} }`,
   ]);
   if (master === undefined) return undefined;
   return { pid: master.pid, entrances: [bySmtp('postfix, SMTP', master.port, start)], stop: () => master.stop() };

@@ -3,20 +3,46 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { type Entrance, relayPeers, type RelayPeer } from './relay-peers.js';
+import {
+  deadDomains,
+  type Entrance,
+  livingDomains,
+  type RelayLoad,
+  relayPeers,
+  type RelayPeer,
+} from './relay-peers.js';
 import { familySeconds } from './family-time.js';
 import { arrived, type RelaySink, startRelaySink } from './relay-sink.js';
 import { chooseSender } from './sender.js';
 import { median, printTable } from './table.js';
 
-/** `--quick`: one round of fewer messages. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
+/** `--quick`: one round of fewer messages. `--only TEXT`: loads whose title has it. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
 const options = {
   quick: { type: 'boolean', default: false },
+  only: { type: 'string', default: '' },
   peers: { type: 'string', default: '' },
   sessions: { type: 'string', default: '20' },
 } as const;
 
-const bytes = 5000;
+const domainOf = (message: number): string => livingDomains[message % livingDomains.length] ?? '';
+const loads: readonly RelayLoad[] = [
+  { title: '5 KB', messages: 5000, bytes: 5000 },
+  {
+    title: '5 KB, 20 recipients',
+    messages: 2000,
+    bytes: 5000,
+    to: (message) => Array.from({ length: 20 }, (_, index) => `user${index}@${domainOf(message)}`),
+  },
+  { title: '1 MB', messages: 300, bytes: 1_000_000 },
+  { title: '100 destinations', messages: 5000, bytes: 5000, to: (message) => [`user@${domainOf(message)}`] },
+  {
+    title: '100 destinations, 5 of them dead',
+    messages: 5000,
+    bytes: 5000,
+    failing: deadDomains.length / livingDomains.length,
+    to: (message) => [`user@${deadDomains[message % livingDomains.length] ?? domainOf(message)}`],
+  },
+];
 /** What a server does behind the last message belongs to its processor time. */
 const afterwardsMs = 500;
 
@@ -34,6 +60,11 @@ interface Contestant {
   readonly rounds: Round[];
 }
 
+interface Row extends Round {
+  readonly load: string;
+  readonly title: string;
+}
+
 /** Messages a second that went into a queue and had all arrived at the next server, peers in turn. */
 export async function relay(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({ args: [...args], options });
@@ -48,18 +79,23 @@ export async function relay(args: readonly string[]): Promise<void> {
     for (const name of values.peers === '' ? Object.keys(relayPeers) : values.peers.split(',')) {
       const own = join(folder, name);
       mkdirSync(own);
-      const peer = await relayPeers[name]?.({ folder: own, sink: sink.port, sender, bytes, sessions });
+      const peer = await relayPeers[name]?.({ folder: own, sink: sink.port, sender, sessions });
       if (peer !== undefined) peers.push(peer);
     }
-    const contestants = peers.flatMap((peer) =>
-      peer.entrances.map((entrance): Contestant => ({ peer, entrance, rounds: [] })),
-    );
-    const messages = values.quick ? 1000 : 5000;
-    await compete(contestants, { messages, rounds: values.quick ? 1 : 3, sink, stop: stop.signal });
-    process.stdout.write(
-      `${messages} messages of ${bytes} bytes over ${sessions} connections, SMTP by ${sender.name}, drained to ${sink.name}; medians.\n`,
-    );
-    printRounds(contestants);
+    const rows: Row[] = [];
+    const out = new Set<RelayPeer>();
+    for (const load of loads.filter(({ title }) => title.includes(values.only))) {
+      const contestants = peers
+        .filter((peer) => !out.has(peer))
+        .flatMap((peer) => peer.entrances.map((entrance): Contestant => ({ peer, entrance, rounds: [] })))
+        .filter(({ entrance }) => entrance.isForOne !== true || load === loads[0]);
+      const messages = values.quick ? load.messages / 5 : load.messages;
+      const course = { load: { ...load, messages }, rounds: values.quick ? 1 : 3, sink, stop: stop.signal };
+      await compete(contestants, course, out);
+      rows.push(...rowsOf(load, contestants));
+    }
+    process.stdout.write(`Over ${sessions} connections, SMTP by ${sender.name}, drained to ${sink.name}; medians.\n`);
+    printRows(rows);
   } finally {
     for (const peer of peers) await peer.stop().catch(() => undefined);
     await sink.stop();
@@ -68,38 +104,41 @@ export async function relay(args: readonly string[]): Promise<void> {
 }
 
 interface Course {
-  readonly messages: number;
+  readonly load: RelayLoad;
   readonly rounds: number;
   readonly sink: RelaySink;
   readonly stop: AbortSignal;
 }
 
 /** One round to get warm, then those that count. A server that fails is out, and the others go on. */
-async function compete(contestants: readonly Contestant[], course: Course): Promise<void> {
-  const out = new Set<RelayPeer>();
+async function compete(contestants: readonly Contestant[], course: Course, out: Set<RelayPeer>): Promise<void> {
   for (let round = 0; round <= course.rounds; round += 1) {
     for (const { peer, entrance, rounds } of contestants) {
       if (out.has(peer)) continue;
-      const messages = round === 0 ? Math.ceil(course.messages / 5) : course.messages;
-      const found = await runOne(peer, entrance, { ...course, messages }).catch((error: unknown) => {
-        course.stop.throwIfAborted();
-        process.stderr.write(`${entrance.title} is out from round ${round} on: ${String(error)}\n`);
-        out.add(peer);
-      });
+      const messages = round === 0 ? Math.ceil(course.load.messages / 5) : course.load.messages;
+      const found = await runOne(peer, entrance, { ...course, load: { ...course.load, messages } }).catch(
+        (error: unknown) => {
+          course.stop.throwIfAborted();
+          process.stderr.write(`${entrance.title} is out from round ${round} on: ${String(error)}\n`);
+          out.add(peer);
+        },
+      );
       // What it still has may come at any time, and is none of the others' mail.
       if (found === undefined) await peer.stop().catch(() => undefined);
       if (found === undefined || round === 0) continue;
       rounds.push(found);
-      process.stderr.write(`${entrance.title}: ${found.drained.toFixed(0)}/s, ${found.micros.toFixed(0)} µs\n`);
+      const figures = `${found.drained.toFixed(0)}/s, ${found.micros.toFixed(0)} µs`;
+      process.stderr.write(`${course.load.title}, ${entrance.title}: ${figures}\n`);
     }
   }
 }
 
-async function runOne({ pid }: RelayPeer, entrance: Entrance, { messages, sink, stop }: Course): Promise<Round> {
-  const expected = sink.count() + messages;
+async function runOne({ pid }: RelayPeer, entrance: Entrance, { load, sink, stop }: Course): Promise<Round> {
+  const { messages, failing = 0 } = load;
+  const expected = sink.count() + messages - Math.round(messages * failing);
   const used = familySeconds(pid);
   const started = performance.now();
-  await entrance.enqueue(messages);
+  await entrance.enqueue(load);
   const acceptedMs = performance.now() - started;
   await arrived(sink, expected, stop);
   const drainedMs = performance.now() - started;
@@ -111,21 +150,29 @@ async function runOne({ pid }: RelayPeer, entrance: Entrance, { messages, sink, 
   };
 }
 
-function printRounds(contestants: readonly Contestant[]): void {
+function rowsOf({ title: load }: RelayLoad, contestants: readonly Contestant[]): readonly Row[] {
   const finished = contestants.filter(({ rounds }) => rounds.length > 0);
-  const rows = finished.map(({ entrance, rounds }) => ({
+  return finished.map(({ entrance, rounds }) => ({
+    load,
     title: entrance.title,
     accepted: median(rounds.map(({ accepted }) => accepted)),
     drained: median(rounds.map(({ drained }) => drained)),
     micros: median(rounds.map(({ micros }) => micros)),
   }));
-  const own = rows.filter(({ title }) => title.startsWith('postern'));
+}
+
+function printRows(rows: readonly Row[]): void {
+  const ratioOf = ({ load, drained }: Row): string => {
+    const own = rows.find((row) => row.load === load && row.title === 'postern, SMTP');
+    return own === undefined ? '' : (own.drained / drained).toFixed(2);
+  };
   printTable(
-    ['queue', 'accepted/s', 'drained/s', 'processor µs', ...own.map(({ title }) => `${title} / it`)],
-    rows.map(({ title, accepted, drained, micros }) => [
-      title,
-      ...[accepted, drained, micros].map((figure) => figure.toFixed(0)),
-      ...own.map((ours) => (ours.drained / drained).toFixed(2)),
+    ['load', 'queue', 'accepted/s', 'drained/s', 'processor µs', 'postern, SMTP / it'],
+    rows.map((row) => [
+      row.load,
+      row.title,
+      ...[row.accepted, row.drained, row.micros].map((figure) => figure.toFixed(0)),
+      ratioOf(row),
     ]),
   );
 }

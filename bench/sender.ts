@@ -27,9 +27,9 @@ export function chooseSender(): Promise<Sender> {
 const smtpSource: Sender = {
   name: 'smtp-source',
   send: async (input) => {
-    const { port, messages, bytes, sessions, keep, tls, recipients, by } = input;
+    const { port, messages, bytes, sessions, keep, tls, recipients, to, by } = input;
     // It knows neither TLS nor BDAT, and makes the addresses of several recipients up.
-    if (tls !== undefined || recipients !== undefined || by !== undefined) {
+    if (tls !== undefined || recipients !== undefined || to !== undefined || by !== undefined) {
       await runSenders(input);
       return;
     }

@@ -21,6 +21,8 @@ export interface SendersInput {
   readonly recipients?: number;
   /** `DATA` if absent. */
   readonly by?: TextBy;
+  /** Recipients of the message of that number, in place of `recipients`. */
+  readonly to?: ((message: number) => readonly string[]) | undefined;
 }
 
 /**
@@ -28,24 +30,26 @@ export interface SendersInput {
  * one connection for each from its beginning to 221.
  */
 export async function runSenders(input: SendersInput): Promise<readonly number[]> {
-  const message = messageOf(input.bytes);
-  const chunk = input.by === 'BDAT' ? chunkOf(message) : undefined;
+  const text = messageOf(input.bytes);
+  const chunk = input.by === 'BDAT' ? chunkOf(text) : undefined;
   const times: number[] = [];
   let ticket: Buffer | undefined;
   let left = input.messages;
-  const take = () => (left -= 1) >= 0;
+  /** Number of the next message; negative when there is none. */
+  const take = () => (left -= 1);
 
   async function session(): Promise<void> {
-    while (take()) {
+    for (let message = take(); message >= 0; message = take()) {
       let began = performance.now();
       const peer = await Session.open(input.port);
       if (input.tls !== undefined) await peer.startTls(ticket, (given) => input.tls === 'resumed' && (ticket = given));
       do {
         if (input.keep) began = performance.now();
-        if (chunk !== undefined && peer.takesChunks) await peer.sendChunk(chunk, input.recipients);
-        else await peer.send(message, 'postmaster@localhost', input.recipients);
+        const recipients = recipientsOf(input, message);
+        if (chunk !== undefined && peer.takesChunks) await peer.sendChunk(chunk, recipients);
+        else await peer.send(text, recipients);
         if (input.keep) times.push(performance.now() - began);
-      } while (input.keep && take());
+      } while (input.keep && (message = take()) >= 0);
       await peer.quit();
       if (!input.keep) times.push(performance.now() - began);
     }
@@ -53,6 +57,10 @@ export async function runSenders(input: SendersInput): Promise<readonly number[]
 
   await Promise.all(Array.from({ length: input.sessions }, session));
   return times;
+}
+
+function recipientsOf({ recipients = 1, to }: SendersInput, message: number): readonly string[] {
+  return to?.(message) ?? Array.from({ length: recipients }, () => 'postmaster@localhost');
 }
 
 export function messageOf(bytes: number): Buffer {
@@ -107,20 +115,20 @@ export class Session {
     await this.#say('EHLO bench.localhost\r\n', '250');
   }
 
-  async send(message: Buffer, recipient = 'postmaster@localhost', recipients = 1): Promise<void> {
-    await this.#open(recipient, recipients);
+  async send(message: Buffer, recipients: readonly string[] = ['postmaster@localhost']): Promise<void> {
+    await this.#open(recipients);
     await this.#say('DATA\r\n', '354');
     await this.#say(message, '250');
   }
 
-  async sendChunk(chunk: Buffer, recipients = 1): Promise<void> {
-    await this.#open('postmaster@localhost', recipients);
+  async sendChunk(chunk: Buffer, recipients: readonly string[]): Promise<void> {
+    await this.#open(recipients);
     await this.#say(chunk, '250');
   }
 
-  async #open(recipient: string, recipients: number): Promise<void> {
+  async #open(recipients: readonly string[]): Promise<void> {
     await this.#say('MAIL FROM:<bench@localhost>\r\n', '250');
-    for (let count = 0; count < recipients; count += 1) await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
+    for (const recipient of recipients) await this.#say(`RCPT TO:<${recipient}>\r\n`, '250');
   }
 
   async quit(): Promise<void> {

@@ -110,7 +110,7 @@ async function send(port: number, perSecond: number, acceptMs: number[], stop: A
     }
     const begun = performance.now();
     const recipient = count % 2 === 0 ? mailboxOf(count / 2) : 'somebody@far.example';
-    await session.send(count % largeEvery === 0 ? large : small, recipient);
+    await session.send(count % largeEvery === 0 ? large : small, [recipient]);
     acceptMs.push(performance.now() - begun);
   }
   await session.quit();

@@ -147,10 +147,9 @@ export class LiveTransaction {
     if (lacking !== undefined) return outcomesOf(recipients, lacking);
     const said: (Reply | undefined)[] = [];
     try {
-      const go = await session.data();
-      if (go.code === 354) await session.body(content, (reply, index) => (said[index] = reply));
+      const refused = await session.message(content, (reply, index) => (said[index] = reply));
       this.#host?.heard(undefined);
-      if (go.code !== 354) return outcomesOf(recipients, go);
+      if (refused !== undefined) return outcomesOf(recipients, refused);
       const [only] = said;
       if (session.protocol === 'smtp' && only !== undefined) return outcomesOf(recipients, only);
       return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? timeoutFailure('final')));

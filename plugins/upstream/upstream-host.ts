@@ -95,7 +95,8 @@ export class UpstreamHost {
   #leaseAt(server: RemoteServer, { client, signal }: Call): Promise<PooledSession> {
     const { deadlines } = this.#settings;
     if (client === undefined) return this.#pool.lease(server, { deadlines, signal });
-    const options: CallOptions = { deadlines, signal, identity: client.identity, clock: this.#deps.clock };
+    const own = { identity: client.identity, chunking: false, clock: this.#deps.clock };
+    const options: CallOptions = { deadlines, signal, ...own };
     return this.#identified.lease(client, server, this.#settings.connections, () => openSession(server, options));
   }
 

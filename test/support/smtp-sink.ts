@@ -24,7 +24,7 @@ export type Behaviour =
   /** The same, later. */
   | { readonly after: Promise<unknown>; readonly say: Behaviour };
 
-/** `body` is the time between 354 and the dot; `dot` is asked once for SMTP and once for each accepted recipient for LMTP. */
+/** `bdat` is the answer to that command instead of taking the chunk; `body` is the time between 354 and the dot; `dot` is asked once for SMTP and once for each accepted recipient for LMTP. */
 export type SinkStep =
   | 'greeting'
   | 'ehlo'
@@ -37,6 +37,7 @@ export type SinkStep =
   | 'rcpt'
   | 'data'
   | 'body'
+  | 'bdat'
   | 'dot'
   | 'rset'
   | 'noop'
@@ -234,6 +235,7 @@ class SinkConnection {
     if (verb === 'MAIL') return this.#mail(line);
     if (verb === 'RCPT') return this.#rcpt(line);
     if (verb === 'DATA') return this.#data(line);
+    if (verb === 'BDAT') return this.#bdat(line);
     if (verb === 'XCLIENT') return void (await this.#answer('xclient', line, '220 sink.example ready again'));
     if (verb === 'RSET') this.#forget();
     if (verb === 'HELO') return void (await this.#answer('helo', line, '250 sink.example'));
@@ -322,7 +324,22 @@ class SinkConnection {
       await this.#answer('body', line, '');
     }
     const text = await this.#text();
-    if (text === undefined) return;
+    if (text !== undefined) await this.#take(text);
+  }
+
+  /** The last chunk; a rule for `bdat` speaks in its place, and what follows the line is read as commands. */
+  async #bdat(line: string): Promise<void> {
+    if (this.#script.steps?.bdat !== undefined && (await this.#answer('bdat', line, '')) !== '') return;
+    const size = Number(line.split(' ')[1]);
+    while (this.#received.length < size && !this.#over) await this.#more();
+    const text = Buffer.from(this.#received.subarray(0, size));
+    this.#received = this.#received.subarray(size);
+    if (text.length < size) return;
+    if (this.#recipients.length > 0) await this.#take(text);
+    else this.#write('503 5.5.1 RCPT first\r\n');
+  }
+
+  async #take(text: Buffer): Promise<void> {
     const { protocol, forgetText } = this.#script;
     this.#fixture.taken({
       sender: this.#sender ?? '',

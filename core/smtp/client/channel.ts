@@ -54,6 +54,7 @@ export class Channel {
   #wake: () => void = ignore;
   #broken = (cause?: Error): ClientFailure => closedFailure(this.#step, cause);
   #failed: () => void = ignore;
+  #heardAt = -Infinity;
 
   constructor(socket: Socket, clock: Clock, transcript: Transcript | undefined) {
     this.#clock = clock;
@@ -80,6 +81,11 @@ export class Channel {
     this.#deadline.attempt(ms);
   }
 
+  /** Whether the server said something in that time. */
+  heardWithin(ms: number): boolean {
+    return this.#clock.monotonic() - this.#heardAt <= ms;
+  }
+
   /** Sends one line and awaits its reply. The transcript shows `shown` in place of the line. */
   ask(step: ClientStep, line: string, ms: number, shown = line): Promise<Answer> {
     if (this.#failure === undefined) this.#socket.write(`${line}\r\n`);
@@ -101,16 +107,7 @@ export class Channel {
     });
   }
 
-  /** Collects writes until `uncork`. */
-  cork(): void {
-    this.#socket.cork();
-  }
-
-  uncork(): void {
-    this.#socket.uncork();
-  }
-
-  write(bytes: Buffer): boolean {
+  write(bytes: Buffer | string): boolean {
     return this.#failure === undefined && this.#socket.write(bytes);
   }
 
@@ -214,6 +211,7 @@ export class Channel {
   }
 
   #receive(chunk: Buffer): void {
+    this.#heardAt = this.#clock.monotonic();
     const asked = this.#awaited.length - this.#first;
     const read = this.#reader.read(chunk);
     const last = read.at(-1);

@@ -48,10 +48,11 @@ export class ContentWriter {
     const most = this.#mayEnd === undefined ? blockBytes : atOnceBytes;
     if (source.length > most) return this.#stream([source], watch);
     return this.#ifItMayEnd(() => {
-      this.#channel.cork();
-      const whole = this.#put(source, watch) && this.#end();
-      this.#channel.uncork();
-      return whole;
+      const encoded = this.#encode(source, watch);
+      if (encoded === undefined) return false;
+      // A small copy costs less than a write of two pieces.
+      this.#channel.write(Buffer.concat([encoded, this.#encoder.end()]));
+      return true;
     });
   }
 
@@ -100,11 +101,16 @@ export class ContentWriter {
   }
 
   #put(bytes: Buffer, watch: boolean): boolean {
+    const encoded = this.#encode(bytes, watch);
+    if (encoded !== undefined) this.#channel.write(encoded);
+    return encoded !== undefined;
+  }
+
+  /** Undefined when the channel has failed. */
+  #encode(bytes: Buffer, watch: boolean): Buffer | undefined {
     const encoded = this.#encoder.encode(bytes);
     if (watch && this.#encoder.eightBit) this.#channel.fail(noEightBit('body'));
-    if (this.#channel.failure !== undefined) return false;
-    this.#channel.write(encoded);
-    return true;
+    return this.#channel.failure === undefined ? encoded : undefined;
   }
 
   #end(): boolean {
@@ -112,6 +118,33 @@ export class ContentWriter {
     this.#channel.write(this.#encoder.end());
     return true;
   }
+}
+
+/** A command with the text that follows it. */
+export type Chunk = readonly [command: Buffer, text: Buffer, end: Buffer];
+
+/** The command for display. */
+export const chunkCommand = ([command]: Chunk): string => command.toString('latin1').trimEnd();
+
+/** A connection on which the server spoke so recently was not closed because it was idle. */
+const aliveMs = 1000;
+
+/**
+ * A small message as its last chunk (RFC 3030), with the command; undefined where it goes by DATA. It follows the
+ * envelope without a reply in between, so the server may have all of it when the connection is lost: that must not be
+ * one that was dead already.
+ */
+export function lastChunk(
+  { source }: OutgoingContent,
+  channel: Channel,
+  { chunking, pipelining, eightBitMime }: Capabilities,
+): Chunk | undefined {
+  if (!chunking || !pipelining || !eightBitMime || !channel.heardWithin(aliveMs)) return undefined;
+  if (!Buffer.isBuffer(source) || source.length > atOnceBytes) return undefined;
+  const encoder = new DataEncoder({ stuffsDots: false });
+  const text = encoder.encode(source);
+  const end = encoder.lineEnd();
+  return [Buffer.from(`BDAT ${text.length + end.length} LAST\r\n`), text, end];
 }
 
 const CR = 13;
@@ -123,9 +156,14 @@ const DOT = 46;
  * needs no change is not copied. The result does not depend on how the input is chunked.
  */
 export class DataEncoder {
+  readonly #stuffed: number;
   #last = LF;
   #eightBit = false;
   #taken = 0;
+
+  constructor({ stuffsDots = true } = {}) {
+    this.#stuffed = stuffsDots ? DOT : noByte;
+  }
 
   /** Bytes read. */
   get taken(): number {
@@ -150,12 +188,17 @@ export class DataEncoder {
     return this.#last === CR ? lfDotLine : crlfDotLine;
   }
 
+  /** What the last line lacks of its CRLF. */
+  lineEnd(): Buffer {
+    return this.end().subarray(0, -dotLine.length);
+  }
+
   /**
    * Number of leading bytes that need no change: all of them when each CR and LF belongs to a CRLF and no line begins
    * with a dot. Scans line by line.
    */
   #unchangedLength(chunk: Buffer): number {
-    const end = changeIn(chunk, this.#last);
+    const end = changeIn(chunk, this.#last, this.#stuffed);
     if (end > 0) this.#last = chunk[end - 1] ?? LF;
     if (!this.#eightBit && !isAscii(end === chunk.length ? chunk : chunk.subarray(0, end))) this.#eightBit = true;
     return end;
@@ -174,7 +217,7 @@ export class DataEncoder {
         last = LF;
       }
       if (byte === LF && last !== CR) output[length++] = CR;
-      else if (byte === DOT && last === LF) output[length++] = DOT;
+      else if (byte === this.#stuffed && last === LF) output[length++] = DOT;
       output[length++] = byte;
       high |= byte;
       last = byte;
@@ -185,15 +228,17 @@ export class DataEncoder {
   }
 }
 
+const noByte = -1;
+
 /** Position of the first byte that cannot follow the one before it unchanged; the length when there is none. */
-function changeIn(chunk: Buffer, before: number): number {
+function changeIn(chunk: Buffer, before: number, stuffed: number): number {
   const first = chunk[0];
   if (first === undefined) return 0;
-  if (before === CR ? first !== LF : first === LF || (first === DOT && before === LF)) return 0;
+  if (before === CR ? first !== LF : first === LF || (first === stuffed && before === LF)) return 0;
   let at = 0;
   if (before === CR) {
     at = 1;
-    if (chunk[at] === DOT) return at;
+    if (chunk[at] === stuffed) return at;
   }
   for (;;) {
     const cr = chunk.indexOf(CR, at);
@@ -203,7 +248,7 @@ function changeIn(chunk: Buffer, before: number): number {
     if (cr < 0 || cr === chunk.length - 1) return chunk.length;
     if (lf !== cr + 1) return cr + 1;
     at = lf + 1;
-    if (chunk[at] === DOT) return at;
+    if (chunk[at] === stuffed) return at;
   }
 }
 

@@ -8,6 +8,8 @@ import type { ContentOutline, OutgoingRecipient, OutgoingSender } from './messag
 /** Extensions that the server offers (RFC 5321 §4.1.1.1). */
 export interface Capabilities {
   readonly pipelining: boolean;
+  /** BDAT (RFC 3030). */
+  readonly chunking: boolean;
   readonly eightBitMime: boolean;
   readonly smtputf8: boolean;
   readonly dsn: boolean;
@@ -49,6 +51,7 @@ function describe(keywords: ReadonlyMap<string, string>): Capabilities {
   const size = keywords.get('SIZE');
   return Object.freeze({
     pipelining: keywords.has('PIPELINING'),
+    chunking: keywords.has('CHUNKING'),
     eightBitMime: keywords.has('8BITMIME'),
     smtputf8: keywords.has('SMTPUTF8'),
     dsn: keywords.has('DSN'),

@@ -122,6 +122,12 @@ export function withdrawnFailure(): ClientFailure {
   return clientFailure({ kind: 'withdrawn', step: 'body', code: 451, status: '4.3.0', text });
 }
 
+/** The same, where the server may have had the whole message before. */
+export function afterMessage(failure: ClientFailure): ClientFailure {
+  const { kind, code, status, text, cause } = failure;
+  return clientFailure({ kind, step: 'final', code, status, text, afterDot: true, cause });
+}
+
 /**
  * The connection died before the server answered anything: closed, or with the 421 of a server that left while it was
  * idle.
@@ -129,6 +135,14 @@ export function withdrawnFailure(): ClientFailure {
 export function diedIdle(failure: ClientFailure | undefined): boolean {
   if (failure === undefined || failure.step !== 'mail') return false;
   return failure.kind === 'closed' || (failure.kind === 'reply' && failure.code === 421);
+}
+
+/** Syntax, unknown command or parameter, wrong order: no answer to a message. */
+export const isUnknownCommand = ({ code }: Reply): boolean => code >= 500 && code <= 504;
+
+/** The server offers BDAT and does not know it: it has not taken the message, and may have read it as commands. */
+export function chunkRefused({ code }: Reply): ClientFailure {
+  return protocolFailure('data', `The server offers BDAT and answers ${code} to it`);
 }
 
 /** True for failures after the envelope. */

@@ -130,7 +130,8 @@ async function hello(opening: Opening): Promise<ClientFailure | undefined> {
   const answer = await channel.ask('hello', `${verb} ${server.helloName}`, deadlines.helloMs);
   if (isClientFailure(answer)) return answer;
   if (answer.code < 300) {
-    opening.capabilities = readCapabilities(answer);
+    const offered = readCapabilities(answer);
+    opening.capabilities = opening.options.chunking === false ? { ...offered, chunking: false } : offered;
     return undefined;
   }
   // RFC 5321 §3.2: a server without EHLO may have HELO.

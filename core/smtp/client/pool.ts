@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { type Clock, systemClock } from '../../clock.js';
 import { type CallOptions, type RemoteServer, serverKey } from './remote-server.js';
 import { abortFailure } from './dial.js';
@@ -16,6 +17,8 @@ export class ClientPool implements SessionPool {
   readonly #open: typeof openSession;
   readonly #entries = new Map<string, PoolEntry>();
   readonly #groups = new PoolGroups();
+  /** Keys of servers that offer BDAT and do not know it. */
+  readonly #withoutChunks = new LRUCache<string, true>({ max: 1000 });
   #sweep: NodeJS.Timeout | undefined;
   #closed = false;
   #busy = 0;
@@ -165,7 +168,8 @@ export class ClientPool implements SessionPool {
     options: LeaseOptions,
   ): Promise<ClientSession> {
     const { deadlines, signal } = options;
-    const call = { clock: this.#clock, ...(deadlines && { deadlines }), ...(signal && { signal }) };
+    const chunking = !this.#withoutChunks.has(place.key);
+    const call = { clock: this.#clock, chunking, ...(deadlines && { deadlines }), ...(signal && { signal }) };
     try {
       const session = await this.#open(server, call);
       this.#opened += 1;
@@ -182,6 +186,7 @@ export class ClientPool implements SessionPool {
     const release = (): void => {
       if (!out) return;
       out = false;
+      if (session.refusedChunk) this.#withoutChunks.set(place.key, true);
       if (this.#keeps(session)) this.#keep(place, group, session);
       else if (session.failure === undefined) void session.quit();
       this.#leave(place, group);

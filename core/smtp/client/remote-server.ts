@@ -69,6 +69,8 @@ export interface CallOptions {
   readonly transcript?: Transcript;
   /** Sent by XCLIENT where the server offers it, after TLS and before AUTH. */
   readonly identity?: ClientIdentity;
+  /** False: BDAT is not used even where it is offered. */
+  readonly chunking?: boolean;
   readonly clock?: Clock;
 }
 

@@ -1,10 +1,18 @@
 import type { Reply } from '../protocol/replies.js';
 import type { Answer, Channel } from './channel.js';
-import { ContentWriter } from './content.js';
+import { chunkCommand, ContentWriter, lastChunk } from './content.js';
 import type { ClientDeadlines, RemoteServer } from './remote-server.js';
 import { abortFailure, type ClientTls } from './dial.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
-import { type ClientFailure, type ClientStep, isClientFailure, localFailure, protocolFailure } from './failure.js';
+import {
+  chunkRefused,
+  type ClientFailure,
+  type ClientStep,
+  isClientFailure,
+  isUnknownCommand,
+  localFailure,
+  protocolFailure,
+} from './failure.js';
 import {
   type ContentOutline,
   failedResult,
@@ -40,6 +48,8 @@ export interface ClientSession {
   readonly reusable: boolean;
   /** The failure that ended the connection, if any. */
   readonly failure: ClientFailure | undefined;
+  /** The server offers BDAT and does not know it, or lost its way behind it: the next connection does without. */
+  readonly refusedChunk: boolean;
 
   /**
    * MAIL, RCPT, DATA and the message in as few writes as the server allows. Never rejects. Afterwards the session is
@@ -67,6 +77,11 @@ export interface ClientSession {
    * promise rejects.
    */
   body(content: OutgoingContent, received?: (reply: Reply, index: number) => void): Promise<readonly Reply[]>;
+  /**
+   * The message after RCPT: as one chunk where that is possible (`lastChunk`), else by `data` and `body`. Resolves with
+   * the reply that refuses DATA, or with undefined when all replies were received.
+   */
+  message(content: OutgoingContent, received: (reply: Reply, index: number) => void): Promise<Reply | undefined>;
   rset(): Promise<Reply>;
   noop(): Promise<Reply>;
   /** Sends QUIT if possible and closes the connection. Never rejects. */
@@ -106,6 +121,7 @@ export class LiveSession implements ClientSession {
   #state: State = 'ready';
   #accepted = 0;
   #messages = 0;
+  #refusedChunk = false;
 
   constructor(opened: OpenedSession) {
     const { address, port, host = address, protocol } = opened.server;
@@ -133,6 +149,10 @@ export class LiveSession implements ClientSession {
     return this.#channel.failure;
   }
 
+  get refusedChunk(): boolean {
+    return this.#refusedChunk;
+  }
+
   async send(message: OutgoingMessage, options: SendOptions = {}): Promise<MessageResult> {
     const { signal, settled } = options;
     if (signal?.aborted === true) return failedResult(message, abortFailure('mail'), settled);
@@ -147,6 +167,7 @@ export class LiveSession implements ClientSession {
     signal?.removeEventListener('abort', aborted);
     if (result.bytes > 0) this.#messages += 1;
     this.#state = transaction.clean ? 'ready' : 'spent';
+    this.#refusedChunk = transaction.refusedChunk;
     channel.rest();
     return result;
   }
@@ -234,6 +255,28 @@ export class LiveSession implements ClientSession {
     this.#state = this.protocol === 'lmtp' || replies.every(({ code }) => code < 300) ? 'ready' : 'spent';
     channel.rest();
     return replies;
+  }
+
+  async message(content: OutgoingContent, received: (reply: Reply, index: number) => void): Promise<Reply | undefined> {
+    const channel = this.#channel;
+    const isAccepted =
+      this.protocol === 'smtp' && this.#accepted > 0 && this.#state === 'open' && channel.failure === undefined;
+    const chunk = isAccepted ? lastChunk(content, channel, this.capabilities) : undefined;
+    if (chunk === undefined) {
+      const go = await this.data();
+      if (go.code !== 354) return go;
+      await this.body(content, received);
+      return undefined;
+    }
+    this.#state = 'busy';
+    this.#messages += 1;
+    channel.write(Buffer.concat(chunk));
+    const answer = await channel.expect('final', this.#deadlines.finalMs, chunkCommand(chunk));
+    if (isClientFailure(answer) ? answer.kind === 'protocol' : isUnknownCommand(answer)) this.#refusedChunk = true;
+    if (!isClientFailure(answer) && this.#refusedChunk) channel.fail(chunkRefused(answer));
+    received(this.#expectReply(channel.failure ?? answer, 'ready', 'spent'), 0);
+    channel.rest();
+    return undefined;
   }
 
   async rset(): Promise<Reply> {

@@ -2,9 +2,18 @@ import { isAscii } from '../../mime/character.js';
 import type { Reply } from '../protocol/replies.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import type { Answer, Channel } from './channel.js';
-import { ContentWriter, hasEightBit } from './content.js';
+import { type Chunk, chunkCommand, ContentWriter, hasEightBit, lastChunk } from './content.js';
 import type { ClientDeadlines } from './remote-server.js';
-import { isClientFailure, localFailure, protocolFailure, refusal, type ClientFailure } from './failure.js';
+import {
+  afterMessage,
+  chunkRefused,
+  isClientFailure,
+  isUnknownCommand,
+  localFailure,
+  protocolFailure,
+  refusal,
+  type ClientFailure,
+} from './failure.js';
 import type {
   ContentOutline,
   MessageResult,
@@ -33,6 +42,7 @@ export class ClientTransaction {
   #failure: ClientFailure | undefined;
   #bytes = 0;
   #clean = false;
+  #refusedChunk = false;
 
   constructor(context: TransactionContext, message: OutgoingMessage, options: SendOptions) {
     this.#context = context;
@@ -44,6 +54,11 @@ export class ClientTransaction {
   /** True when another transaction may follow: this one was not refused as a whole, and every reply was read. */
   get clean(): boolean {
     return this.#clean;
+  }
+
+  /** The server offers BDAT and does not know it, or lost its way behind it. */
+  get refusedChunk(): boolean {
+    return this.#refusedChunk;
   }
 
   async run(): Promise<MessageResult> {
@@ -73,19 +88,56 @@ export class ClientTransaction {
   }
 
   async #runCommands(mail: string, rcptLines: readonly (string | undefined)[]): Promise<void> {
-    const { pipelining } = this.#context.capabilities;
+    const { channel, capabilities, protocol } = this.#context;
+    const { pipelining } = capabilities;
+    // Whether it may end is asked behind the last byte of a message, which cannot be held back here.
+    const isWhole = protocol === 'smtp' && this.#options.mayEnd === undefined;
+    const chunk = isWhole ? lastChunk(this.#message.content, channel, capabilities) : undefined;
+    if (chunk !== undefined) return this.#sendChunk(mail, rcptLines, chunk);
     const data = pipelining ? await this.#pipelined(mail, rcptLines) : await this.#oneByOne(mail, rcptLines);
     if (data !== undefined) await this.#sendContent(data);
+  }
+
+  /** Everything in one write (RFC 3030). */
+  async #sendChunk(mail: string, rcptLines: readonly (string | undefined)[], chunk: Chunk): Promise<void> {
+    const { channel, deadlines } = this.#context;
+    const lines = [mail, ...rcptLines.filter((line) => line !== undefined), ''];
+    channel.write(Buffer.concat([Buffer.from(lines.join('\r\n')), ...chunk]));
+    this.#bytes = chunk[1].length + chunk[2].length;
+    const mailAnswer = channel.expect('mail', deadlines.mailMs, mail);
+    const rcptAnswers = rcptLines.map((line) => line && channel.expect('rcpt', deadlines.rcptMs, line));
+    const final = await channel.expect('final', deadlines.finalMs, chunkCommand(chunk));
+    const lost = isClientFailure(final) && final.kind !== 'reply' ? afterMessage(final) : undefined;
+    const known = (answer: Answer): Answer => (isClientFailure(answer) ? (lost ?? answer) : answer);
+    if (lost?.kind === 'protocol') this.#refusedChunk = true;
+    const begun = this.#acceptedMail(known(await mailAnswer));
+    for (const [index, answer] of rcptAnswers.entries()) {
+      if (answer !== undefined && answer !== '') this.#recordRcpt(index, known(await answer), begun);
+    }
+    this.#concludeChunk(known(final));
+  }
+
+  #concludeChunk(answer: Answer): void {
+    const { channel } = this.#context;
+    if (this.#accepted.length === 0) {
+      if (isClientFailure(answer) || answer.code >= 400) return;
+      channel.fail(protocolFailure('final', 'The server took a message without recipients'));
+    } else if (!isClientFailure(answer) && isUnknownCommand(answer)) {
+      this.#refusedChunk = true;
+      const failure = chunkRefused(answer);
+      channel.fail(failure);
+      this.#failAll(failure);
+    } else this.#concludeMessage(answer);
   }
 
   /** Everything up to DATA in one write. Resolves with the reply to DATA if the message may follow. */
   async #pipelined(mail: string, rcptLines: readonly (string | undefined)[]): Promise<Reply | undefined> {
     const { channel, deadlines } = this.#context;
-    channel.cork();
-    const mailAnswer = channel.ask('mail', mail, deadlines.mailMs);
-    const rcptAnswers = rcptLines.map((line) => line && channel.ask('rcpt', line, deadlines.rcptMs));
-    const dataAnswer = channel.ask('data', 'DATA', deadlines.dataMs);
-    channel.uncork();
+    const lines = [mail, ...rcptLines.filter((line) => line !== undefined), 'DATA', ''];
+    channel.write(lines.join('\r\n'));
+    const mailAnswer = channel.expect('mail', deadlines.mailMs, mail);
+    const rcptAnswers = rcptLines.map((line) => line && channel.expect('rcpt', deadlines.rcptMs, line));
+    const dataAnswer = channel.expect('data', deadlines.dataMs, 'DATA');
     this.#askEarly();
     const begun = this.#acceptedMail(await mailAnswer);
     for (const [index, answer] of rcptAnswers.entries()) {
@@ -149,7 +201,10 @@ export class ClientTransaction {
     if (!whole) return this.#failAll(channel.failure ?? localFailure('body', `Nothing follows ${go.code}`));
     const shown = `. (${writer.bytes} bytes)`;
     if (protocol === 'lmtp') return this.#lmtpReplies(shown);
-    const answer = await channel.expect('final', deadlines.finalMs, shown);
+    this.#concludeMessage(await channel.expect('final', deadlines.finalMs, shown));
+  }
+
+  #concludeMessage(answer: Answer): void {
     if (isClientFailure(answer) || answer.code >= 400) return this.#failAll(asFailure('final', answer));
     this.#clean = true;
     for (const index of this.#accepted) this.#deliver(index, answer);

@@ -279,8 +279,9 @@ export class Scheduler {
   /** Limits of a site for all servers together: set by an operator, configured for it, or configured for all. */
   limits(site: string): PaceLimits {
     const { controls, settings, clock } = this.#input;
-    const { destination: usual, ...rest } = settings();
-    const own = siteLimits(site, rest);
+    const current = settings();
+    const usual = current.destination;
+    const own = siteLimits(site, current);
     const control = controls.get(site);
     const until = control?.suspendedUntil ?? null;
     return {

@@ -222,7 +222,8 @@ function shardOf(uid: string): string {
   return shards[crc32(uid.slice(0, 8)) % shards.length] ?? '0';
 }
 
-const pieceBytes = 64 * 1024;
+/** Each piece costs the start of a thread; up to two are in memory for each stream. */
+const pieceBytes = 128 * 1024;
 
 interface FilePart {
   /** Open for reading; the stream closes it, even when nothing was read. */

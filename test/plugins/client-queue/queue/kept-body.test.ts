@@ -54,9 +54,11 @@ test('a crash leaves what is still to be delivered, and nothing of the rest', as
 test('a message that waits becomes a file when the log lets go of it, and is removed when it is delivered', async (t) => {
   const fixture = await grounded(t);
   const { uid } = await accept(fixture);
+  const inMemory = await fixture.queue.bytes?.(uid);
   await fixture.spool.close();
   assert.deepEqual(await bodiesOf(fixture.folder), [uid]);
   assert.match(await text(await fixture.queue.open(uid)), /A line/);
+  assert.deepEqual(await fixture.queue.bytes?.(uid), inMemory);
   await deliver(fixture);
   await fixture.queue.close();
   assert.deepEqual(await bodiesOf(fixture.folder), []);

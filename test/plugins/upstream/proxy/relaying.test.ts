@@ -34,6 +34,15 @@ describe('a recipient of a rule', () => {
     assert.deepEqual(fixture.holders(), []);
   });
 
+  test('has its message in one chunk where the server takes chunks, with the same bytes', async (t) => {
+    const capabilities = ['PIPELINING', '8BITMIME', 'CHUNKING'];
+    const { sink, client } = await proxied(t, { capabilities, steps: { dot: '250 2.6.0 Got it as 42' } });
+    await address(client, partner);
+    assert.equal(said(await client.data(text)), '250 2.6.0 Got it as 42');
+    assert.ok(sink.commands.some((line) => line.startsWith('BDAT ')));
+    assert.match(sink.messages[0]?.text.toString() ?? '', /\r\nSubject: A test\r\n\r\nHello\r\n\.dot\r\n$/);
+  });
+
   test('gets the reply of its server verbatim', async (t) => {
     const rcpt: Rule = ['550 5.1.1 No Ben', '450 4.2.1 Ben sleeps', '550 Plain no', '251 2.1.5 Will forward'];
     const { client, sink } = await proxied(t, { steps: { rcpt } });
