@@ -11,7 +11,7 @@ import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js
 import { normalReason } from '../queue/queued-entry.js';
 import type { Change } from '../queue/change.js';
 import type { WholeEntry } from '../queue/moving.js';
-import { Batches } from './batches.js';
+import { Batches, refusesContent, stateOf } from './batches.js';
 import {
   deleteOldBodies,
   insertBodies,
@@ -49,14 +49,6 @@ const maxPauseMs = 2000;
 const undecidedMs = 20_000;
 /** An index takes about 2700 bytes. */
 const maxDestination = 2000;
-/** SQLSTATE of an error; undefined for one that is not of the database. */
-function stateOf(error: unknown): string | undefined {
-  const { code } = error as { readonly code?: unknown };
-  return typeof code === 'string' ? code : undefined;
-}
-
-/** What the content of a message is to blame for: data, constraints, limits of the program. */
-export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(stateOf(error) ?? '');
 const diskFull = '53100';
 
 interface AcceptanceInput {

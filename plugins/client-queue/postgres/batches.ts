@@ -84,3 +84,12 @@ export class Batches<T, R> {
     return this.#waiting.splice(0, count);
   }
 }
+
+/** SQLSTATE of an error; undefined for one that is not of the database. */
+export function stateOf(error: unknown): string | undefined {
+  const { code } = error as { readonly code?: unknown };
+  return typeof code === 'string' ? code : undefined;
+}
+
+/** What the content of a message is to blame for: data, constraints, limits of the program. */
+export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(stateOf(error) ?? '');
