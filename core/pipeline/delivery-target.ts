@@ -18,7 +18,7 @@ export type RecipientOutcome =
       readonly code: number;
       readonly status: string;
       readonly text: string;
-      /** Of a deferred one: nothing is against the recipient, so that the queue may take it, whoever the client is. */
+      /** Of a deferred one: nothing is against the recipient, so that the queue may take it from any client. */
       readonly queue?: true;
     };
 

@@ -353,11 +353,11 @@ async function transfer(input: Input, direction: 'import' | 'export', loadMove: 
 async function move(input: Input, username: string, node: string): Promise<void> {
   const { owner, terminal } = input;
   databaseOf(input);
-  const { deskAt, deskOf, moveMailbox } = await import('./mailboxes/move-command.js');
+  const { movesInDatabase, movesOfServer, moveMailbox } = await import('./mailboxes/move-command.js');
   const wish = { username, node, say: (line: string) => terminal.print(printable(line)) };
   const state =
     owner === undefined
-      ? await connected(input, asServer(input), (ask) => moveMailbox(deskAt(ask), wish))
-      : await moveMailbox(deskOf(owner), wish);
+      ? await connected(input, asServer(input), (ask) => moveMailbox(movesInDatabase(ask), wish))
+      : await moveMailbox(movesOfServer(owner), wish);
   say(input, state, `${username} is on ${node}.`);
 }

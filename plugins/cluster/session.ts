@@ -222,7 +222,7 @@ export class NodeSession {
     this.#tell();
   }
 
-  /** The lock of the data folder proves that nobody works in its earlier sessions. */
+  /** The lock of the data folder proves that no process works in its earlier sessions. */
   async endEarlier(): Promise<void> {
     const { database, node, instance } = this.#input;
     const living = this.#living;

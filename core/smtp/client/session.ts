@@ -48,7 +48,7 @@ export interface ClientSession {
   readonly reusable: boolean;
   /** The failure that ended the connection, if any. */
   readonly failure: ClientFailure | undefined;
-  /** The server offers BDAT and does not know it, or lost its way behind it: the next connection does without. */
+  /** The server offers BDAT and does not know it, or lost its way after it: the next connection does without. */
   readonly refusedChunk: boolean;
 
   /**

@@ -56,7 +56,7 @@ export class ClientTransaction {
     return this.#clean;
   }
 
-  /** The server offers BDAT and does not know it, or lost its way behind it. */
+  /** The server offers BDAT and does not know it, or lost its way after it. */
   get refusedChunk(): boolean {
     return this.#refusedChunk;
   }
@@ -90,7 +90,7 @@ export class ClientTransaction {
   async #runCommands(mail: string, rcptLines: readonly (string | undefined)[]): Promise<void> {
     const { channel, capabilities, protocol } = this.#context;
     const { pipelining } = capabilities;
-    // Whether it may end is asked behind the last byte of a message, which cannot be held back here.
+    // Whether it may end is asked after the last byte of a message, which cannot be held back here.
     const isWhole = protocol === 'smtp' && this.#options.mayEnd === undefined;
     const chunk = isWhole ? lastChunk(this.#message.content, channel, capabilities) : undefined;
     if (chunk !== undefined) return this.#sendChunk(mail, rcptLines, chunk);

@@ -69,7 +69,7 @@ export class DataPhase {
     return this.#intake?.rest ?? Buffer.alloc(0);
   }
 
-  /** The client exceeds the size by so much that the connection is cut; `coming`: octets that it has announced. */
+  /** The client exceeds the size so far that the connection is cut; `coming`: octets that it has announced. */
   overrun(coming = 0): boolean {
     return this.#octets + coming > maxBytesOf(this.#context.settings().limits);
   }

@@ -156,7 +156,7 @@ export class DataDecoder {
       this.#putEnding();
       this.#endLine(at, at + 1);
       this.#from = at + 1;
-      // Elsewhere a dot behind it is text.
+      // Elsewhere a dot after it is text.
       if (!this.#hasDots) this.#place = 'lineStart';
     } else if (byte === 0) {
       this.#violate('nul');

@@ -19,7 +19,7 @@ export interface StoredParts {
 }
 
 /**
- * Writes a large message in parts, one statement each. Its table may be emptied until an entry names it: whoever inserts
+ * Writes a large message in parts, one statement each. Its table may be emptied until an entry names it: who inserts
  * the entry asks `lostBodies` first.
  */
 export async function storeParts(database: SharedDatabase, id: string, message: SpooledMessage): Promise<StoredParts> {

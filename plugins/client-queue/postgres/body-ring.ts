@@ -12,7 +12,7 @@ export interface RingLimits {
   readonly fewEntries: number;
 }
 
-export const usualRing: RingLimits = {
+export const defaultRing: RingLimits = {
   openMs: 600_000,
   maxBytes: 2 * 1024 ** 3,
   restMs: 300_000,
@@ -98,7 +98,7 @@ export class BodyRing {
   async #empty(number: number): Promise<boolean> {
     try {
       return await this.#database.transaction('pages', async (sql) => {
-        // Of several that would empty it one does, and nobody a table that is open again.
+        // One of several empties it, and none empties a table that is open again.
         const closed = await sql.query(
           `select from postern.body_table
            where number = $1 and closed_at <= clock_timestamp() - $2 * interval '1 millisecond' for update skip locked`,

@@ -107,7 +107,7 @@ export class OutageLog {
     }
   }
 
-  /** Forgets records. Never rejects: what the disk does not take is told to the database twice at most, which knows it. */
+  /** Forgets records. Never rejects: what the disk does not take is offered to the database twice at most, which knows it. */
   async done(numbers: readonly number[]): Promise<void> {
     const commits = this.#commits;
     if (commits === undefined || numbers.length === 0) return;

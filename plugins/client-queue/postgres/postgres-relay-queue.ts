@@ -36,7 +36,7 @@ import { versionOf } from '../queue/queued-entry.js';
 import { Tally } from '../queue/statistics.js';
 import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
 import { BodyReader } from './bodies.js';
-import { BodyRing, type RingLimits, usualRing } from './body-ring.js';
+import { BodyRing, type RingLimits, defaultRing } from './body-ring.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
@@ -109,7 +109,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     this.#search = new EntrySearch(cluster.database, () => cluster.clock.now());
     this.#mutations = new EntryMutations({ database: cluster.database, search: this.#search, committed });
     this.#bodies = new BodyReader(cluster.database);
-    this.#ring = new BodyRing(cluster.database, input.log, input.ring ?? usualRing);
+    this.#ring = new BodyRing(cluster.database, input.log, input.ring ?? defaultRing);
     this.#watch = new ClockWatch(cluster.clock);
     this.#undo.push(
       cluster.onRing('due', (names) => {

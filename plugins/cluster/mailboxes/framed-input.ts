@@ -23,7 +23,7 @@ export class FramedInput {
     }
   }
 
-  /** The next so many bytes. @throws Error when the stream ends before */
+  /** That number of bytes. @throws Error when the stream ends before */
   async *bytes(count: number): AsyncGenerator<Buffer> {
     for (let missing = count; missing > 0;) {
       if (this.#left.length === 0) {

@@ -31,7 +31,7 @@ interface MovesInput {
 }
 
 /**
- * Moves mailboxes. The row of the owner says what has to be done, so that it goes on after a crash:
+ * Moves mailboxes. The row of the owner says what has to be done, so that it continues after a crash:
  *
  * 1. `moving` names the node to which it goes. The owner refuses to use the mailbox, and mail for it is queued.
  * 2. The owner sends all of it. The other node writes it beside its mailboxes and compares it.

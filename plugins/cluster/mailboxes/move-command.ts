@@ -7,19 +7,19 @@ import { MailboxState, mailboxState, requestMove } from './move-request.js';
 const lookMs = 500;
 
 /** What a move is asked of: the running server, or the database where none runs here. */
-interface MoveDesk {
+interface MoveApi {
   request(username: string, node: string): Promise<MailboxState>;
   look(username: string): Promise<MailboxState>;
 }
 
-export const deskOf = (owner: NonNullable<CommandInput<unknown>['owner']>): MoveDesk => ({
+export const movesOfServer = (owner: NonNullable<CommandInput<unknown>['owner']>): MoveApi => ({
   request: async (username, node) =>
     answered(await owner('POST', '/cluster/move-mailbox', { username, node }), MailboxState),
   look: async (username) =>
     answered(await owner('GET', `/cluster/mailbox?username=${encodeURIComponent(username)}`), MailboxState),
 });
 
-export const deskAt = (ask: Ask): MoveDesk => ({
+export const movesInDatabase = (ask: Ask): MoveApi => ({
   request: (username, node) => asStartError(() => requestMove(ask, username, node)),
   look: (username) => asStartError(() => mailboxState(ask, username)),
 });
@@ -34,10 +34,10 @@ async function asStartError<T>(work: () => Promise<T>): Promise<T> {
 
 /** Waits until the nodes have done it. Ending it ends nothing: the nodes go on, and the same command waits again. */
 export async function moveMailbox(
-  desk: MoveDesk,
+  moves: MoveApi,
   { username, node, say }: { readonly username: string; readonly node: string; readonly say: (line: string) => void },
 ): Promise<MailboxState> {
-  let state = await desk.request(username, node);
+  let state = await moves.request(username, node);
   let note: string | null = null;
   while (state.node !== node || state.moving !== null || state.leaves !== null) {
     if (state.node !== node && state.moving !== node)
@@ -45,7 +45,7 @@ export async function moveMailbox(
     if (state.note !== note && state.note !== null) say(`It has to wait: ${state.note}`);
     note = state.note;
     await pause(lookMs);
-    state = await desk.look(username);
+    state = await moves.look(username);
   }
   return state;
 }

@@ -23,7 +23,7 @@ export class OwnedMailboxes implements MailboxOwners {
   /** Work in progress, by mailbox. */
   readonly #uses = new Map<string, number>();
   readonly #waiting = new Map<string, (() => void)[]>();
-  /** Mailboxes that nobody may use, whatever the table says, with the number of reasons. */
+  /** Mailboxes that are closed, whatever the table says, with the number of reasons. */
   readonly #closed = new Map<string, number>();
   #place: MailboxPlace | undefined;
 
@@ -83,7 +83,7 @@ export class OwnedMailboxes implements MailboxOwners {
     return release === undefined ? { at: 'nowhere' } : { at: 'here', release };
   }
 
-  /** Nobody may use the mailbox until the result is called. Resolves when nobody does. */
+  /** Closes the mailbox until the result is called. Resolves when it is no longer in use. */
   async close(username: string): Promise<() => void> {
     this.#closed.set(username, (this.#closed.get(username) ?? 0) + 1);
     await this.unused(username);
@@ -94,7 +94,7 @@ export class OwnedMailboxes implements MailboxOwners {
     };
   }
 
-  /** Resolves when nobody uses the mailbox. To be called when no further use can begin. */
+  /** Resolves when the mailbox is not in use. To be called when no further use can begin. */
   async unused(username: string): Promise<void> {
     if (!this.#uses.has(username)) return;
     await new Promise<void>((resolve) => {

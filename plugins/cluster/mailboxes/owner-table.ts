@@ -87,10 +87,10 @@ export class OwnerTable {
   /** Mailboxes that lie here and have no owner become those of this node. */
   async claim(usernames: readonly string[]): Promise<void> {
     const { cluster } = this.#input;
-    const orphans = usernames.filter((username) => !this.#owners.has(username));
-    if (orphans.length === 0) return;
+    const unowned = usernames.filter((username) => !this.#owners.has(username));
+    if (unowned.length === 0) return;
     await cluster.database.transaction('pages', async (sql) => {
-      await insert(sql, orphans, cluster.node, await nextRevision(sql, 'mailbox-owners'));
+      await insert(sql, unowned, cluster.node, await nextRevision(sql, 'mailbox-owners'));
     });
     await this.changed();
   }

@@ -10,7 +10,7 @@ import type { Recipient, Transaction } from '../../../core/pipeline/transaction.
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { PeerTls } from './peer-tls.js';
 
-/** What a node is told of a message, in one line of JSON before the message itself. */
+/** What a node learns of a message, in one line of JSON before the message itself. */
 export const Envelope = z.strictObject({
   id: z.string().min(1).max(200),
   reversePath: z.string().nullable(),

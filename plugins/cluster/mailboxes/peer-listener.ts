@@ -25,7 +25,7 @@ const maxEnvelope = 2 ** 20;
 /** Longer than the other side keeps a connection. Milliseconds. */
 const keepAliveMs = 120_000;
 
-/** Where the other nodes hand over mail and mailboxes. Whoever has no certificate of the cluster's authority gets no answer. */
+/** Where the other nodes hand over mail and mailboxes. A client without a certificate of the cluster's authority gets no answer. */
 export class PeerListener {
   readonly #input: ListenerInput;
   readonly #server: Server;

@@ -108,7 +108,7 @@ async function withMessages(place: MailboxPlace, isAsked: (username: string) => 
   return found;
 }
 
-/** Mailboxes with messages that lie here, though another node is the owner: nobody sees them. */
+/** Mailboxes with messages that lie here, though another node is the owner: no page shows them. */
 class StrangeMailboxes {
   readonly #table: OwnerTable;
   readonly #node: string;
