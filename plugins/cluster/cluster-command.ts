@@ -9,7 +9,7 @@ import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
 import { startError, usageError } from '../../core/problem.js';
 import { formatBytes, formatNumber, pluralize, printable } from '../../core/text/format.js';
-import { configCommand, configUsage } from './configuration/config-command.js';
+import { configAction, configUsage } from './configuration/config-command.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import { ClusterOptions, type ClusterSettings, type DatabaseSettings } from './options.js';
 import { ownVersion } from './schema.js';
@@ -51,9 +51,9 @@ export const clusterCommand = (loadMove: LoadMove): Command<Options> => ({
   async run(input) {
     const [word = '', ...words] = input.args;
     if (word === 'config') {
+      const act = configAction(input, words);
       databaseOf(input);
-      await configCommand(input, words);
-      return;
+      return act();
     }
     const action = Object.hasOwn(actions, word) ? actions[word] : undefined;
     if (action === undefined || words.length !== action.words) throw usageError(usage);

@@ -15,21 +15,17 @@ export const configUsage = [
 
 const path = '/cluster/configuration';
 
-/** `postern cluster config …`, by the running server. */
-export async function configCommand(input: CommandInput<unknown>, words: readonly string[]): Promise<void> {
+/** What `postern cluster config …` does, by the running server. @throws usage error */
+export function configAction(input: CommandInput<unknown>, words: readonly string[]): () => Promise<void> {
   const [action = '', ...rest] = words;
   const [number = ''] = rest;
-  const takesNumber = action === 'show' || action === 'use';
-  const isWhole = takesNumber
-    ? rest.length === 1 && /^\d{1,9}$/.test(number)
-    : action === 'list'
-      ? rest.length === 0
-      : action === 'push' && rest.length > 0;
-  if (!isWhole || Object.keys(input.values).length > 0) throw usageError(configUsage);
-  if (action === 'push') await push(input, rest);
-  else if (action === 'use') await use(input, Number(number));
-  else if (action === 'show') await show(input, number);
-  else await list(input);
+  const isNumber = rest.length === 1 && /^\d{1,9}$/.test(number);
+  if (Object.keys(input.values).length > 0 || input.flags?.has('dry-run') === true) throw usageError(configUsage);
+  if (action === 'push' && rest.length > 0) return () => push(input, rest);
+  if (action === 'list' && rest.length === 0) return () => list(input);
+  if (action === 'show' && isNumber) return () => show(input, number);
+  if (action === 'use' && isNumber) return () => use(input, Number(number));
+  throw usageError(configUsage);
 }
 
 function say({ terminal, flags }: CommandInput<unknown>, answer: object, ...lines: readonly string[]): void {
