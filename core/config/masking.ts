@@ -45,15 +45,15 @@ export function maskedText(text: string, outline: Outline): string {
 /** Keys whose value is a secret in clear text, by schema, name or form. */
 export function literalSecrets(text: string, outline: Outline): readonly KeyPath[] {
   const spans = spansOf(text);
-  const isReference = (key: KeyPath): boolean => {
-    const [, above = '', name = ''] = /^(.*)\.(file|env)$/.exec(key) ?? [];
-    return name !== '' && ![...spans.keys()].some((other) => other.startsWith(`${above}.`) && other !== key);
-  };
+  const above = (key: KeyPath): KeyPath => key.slice(0, Math.max(0, key.lastIndexOf('.')));
+  const counts = new Map<KeyPath, number>();
+  for (const key of spans.keys()) counts.set(above(key), (counts.get(above(key)) ?? 0) + 1);
+  const isReference = (key: KeyPath): boolean => /\.(?:file|env)$/.test(key) && counts.get(above(key)) === 1;
   return [...spans]
     .filter(([key, [start, end]]) => {
       const value = text.slice(start, end);
-      if (/^(?:null$|""$|''$|[[{])/.test(value) || isReference(key)) return false;
-      return isHidden(key, value.charAt(0), outline) || redactText(value) !== value;
+      if (/^(?:null$|""$|''$|[[{])/.test(value)) return false;
+      return (!isReference(key) && isHidden(key, value.charAt(0), outline)) || redactText(value) !== value;
     })
     .map(([key]) => key);
 }
@@ -63,8 +63,13 @@ function secretSpans(text: string, outline: Outline): readonly (readonly [number
     .filter(([key, [start]]) => isHidden(key, text.charAt(start), outline))
     .map(([, span]) => span)
     .toSorted(([a], [b]) => a - b);
+  let last = 0;
   // Drops spans inside of others.
-  return spans.filter(([start], index) => !spans.slice(0, index).some(([, end]) => start < end));
+  return spans.filter(([start, end]) => {
+    if (start < last) return false;
+    last = end;
+    return true;
+  });
 }
 
 function isHidden(key: KeyPath, first: string, outline: Outline): boolean {

@@ -272,7 +272,7 @@ export class LiveSession implements ClientSession {
     this.#messages += 1;
     channel.write(Buffer.concat(chunk));
     const answer = await channel.expect('final', this.#deadlines.finalMs, chunkCommand(chunk));
-    if (isClientFailure(answer) ? answer.kind === 'protocol' : isUnknownCommand(answer)) this.#refusedChunk = true;
+    if (isClientFailure(answer) || isUnknownCommand(answer)) this.#refusedChunk = true;
     if (!isClientFailure(answer) && this.#refusedChunk) channel.fail(chunkRefused(answer));
     received(this.#expectReply(channel.failure ?? answer, 'ready', 'spent'), 0);
     channel.rest();

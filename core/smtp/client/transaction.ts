@@ -109,7 +109,8 @@ export class ClientTransaction {
     const final = await channel.expect('final', deadlines.finalMs, chunkCommand(chunk));
     const lost = isClientFailure(final) && final.kind !== 'reply' ? afterMessage(final) : undefined;
     const known = (answer: Answer): Answer => (isClientFailure(answer) ? (lost ?? answer) : answer);
-    if (lost?.kind === 'protocol') this.#refusedChunk = true;
+    // A middlebox may offer what the server behind it does not take.
+    if (lost !== undefined) this.#refusedChunk = true;
     const begun = this.#acceptedMail(known(await mailAnswer));
     for (const [index, answer] of rcptAnswers.entries()) {
       if (answer !== undefined && answer !== '') this.#recordRcpt(index, known(await answer), begun);

@@ -86,9 +86,14 @@ export class ConfigurationSets {
     });
   }
 
-  /** The newest first. */
-  async list(): Promise<readonly ConfigurationSet[]> {
-    return (await this.#ask<SetRow>('select * from postern.config_set order by number desc')).map(setOf);
+  /** With the names of their files; the newest first. */
+  async list(): Promise<readonly (Omit<ConfigurationSet, 'files'> & { readonly files: readonly string[] })[]> {
+    const rows = await this.#ask<SetRow & { readonly names: readonly string[] }>(
+      `select number, at, author, '[]' as files,
+         array(select file ->> 'name' from json_array_elements(files::json) with ordinality as f(file, nth) order by nth) as names
+       from postern.config_set order by number desc`,
+    );
+    return rows.map((row) => ({ ...setOf(row), files: row.names }));
   }
 
   /** @throws Problem `not-found` */

@@ -4,7 +4,7 @@ import type { Configuration } from '../../../core/contracts/server.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { problem } from '../../../core/problem.js';
 import { SetAnswer, SetNumber, SetsAnswer } from '../configuration/set-answers.js';
-import type { ConfigurationSet, ConfigurationSets } from '../configuration/sets.js';
+import type { ConfigurationSets } from '../configuration/sets.js';
 
 const group = 'Cluster';
 const maxFiles = 100;
@@ -49,17 +49,9 @@ const listEndpoint = ({ sets }: SetsDeps) =>
     cache: 'no-store',
     async handle() {
       const { current } = await sets.state();
-      return { sets: (await sets.list()).map((set) => listed(set, current?.number)) };
+      return { sets: (await sets.list()).map((set) => ({ ...set, current: set.number === current?.number })) };
     },
   });
-
-const listed = ({ number, at, by, files }: ConfigurationSet, current: number | undefined) => ({
-  number,
-  at,
-  by,
-  files: files.map(({ name }) => name),
-  current: number === current,
-});
 
 const showEndpoint = ({ sets, configuration }: SetsDeps) =>
   defineEndpoint({
@@ -80,7 +72,7 @@ const showEndpoint = ({ sets, configuration }: SetsDeps) =>
         name,
         text: configuration.review?.(name, text).text ?? '',
       }));
-      return { ...listed(set, current?.number), files: masked };
+      return { ...set, current: set.number === current?.number, files: masked };
     },
   });
 
