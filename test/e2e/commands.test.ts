@@ -165,7 +165,7 @@ const calls: Readonly<Record<string, string>> = {
   'queue recover': '',
   trace: 'ID',
 };
-/** They need a database: test/plugins/cluster/cluster-command.test.ts. */
+/** They need a database: test/plugins/cluster. */
 const elsewhere = [
   'cluster migrate',
   'cluster status',
@@ -174,6 +174,8 @@ const elsewhere = [
   'cluster forget',
   'cluster import-queue',
   'cluster export-queue',
+  'cluster move-mailbox',
+  'cluster config',
 ];
 /** They find something wrong on a machine of tests. */
 const complaining = ['doctor', 'doctor outbound', 'config check'];

@@ -110,15 +110,15 @@ const username = z.string().min(3).max(320).describe('Name of the user, `local@d
 const mailboxEndpoint = (deps: ClusterDeps) =>
   defineEndpoint({
     method: 'GET',
-    path: '/cluster/mailbox',
+    path: '/cluster/mailboxes/{username}',
     summary: 'Which node has a mailbox',
     group,
     access: 'read',
     problems: ['not-found', 'conflict', 'unavailable'],
-    query: z.strictObject({ username }),
+    params: z.strictObject({ username }),
     answer: MailboxState,
     cache: 'no-store',
-    handle: ({ query }) => mailboxState(askFor(shared(deps).database), query.username),
+    handle: ({ params }) => mailboxState(askFor(shared(deps).database), params.username),
   });
 
 const moveEndpoint = (deps: ClusterDeps) =>

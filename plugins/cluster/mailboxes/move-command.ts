@@ -16,7 +16,7 @@ export const movesOfServer = (owner: NonNullable<CommandInput<unknown>['owner']>
   request: async (username, node) =>
     answered(await owner('POST', '/cluster/move-mailbox', { username, node }), MailboxState),
   look: async (username) =>
-    answered(await owner('GET', `/cluster/mailbox?username=${encodeURIComponent(username)}`), MailboxState),
+    answered(await owner('GET', `/cluster/mailboxes/${encodeURIComponent(username)}`), MailboxState),
 });
 
 export const movesInDatabase = (ask: Ask): MoveApi => ({

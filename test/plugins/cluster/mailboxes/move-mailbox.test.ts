@@ -106,7 +106,7 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
     });
     assert.equal(await sendMail(site.node(from), ['cat'], 'two'), 250);
     const note = await until('a note', async () => {
-      const state = (await admin.json('/cluster/mailbox?username=cat@example.org')) as { note: string | null };
+      const state = (await admin.json('/cluster/mailboxes/cat@example.org')) as { note: string | null };
       return state.note ?? undefined;
     });
     assert.match(note, /does not answer/);
@@ -122,7 +122,7 @@ describe('moving a mailbox', { skip: skipWithout('postgres') }, () => {
     await writeFile(join(folderAt(to, 'dan'), 'cur', '1.M1P1.old,S=14:2,S'), 'Subject: old\r\n');
     await site.node(from).admin.json('/cluster/move-mailbox', { json: { username: 'dan@example.org', node: to } });
     const note = await until('a note', async () => {
-      const path = '/cluster/mailbox?username=dan@example.org';
+      const path = '/cluster/mailboxes/dan@example.org';
       return ((await site.node(from).admin.json(path)) as { note: string | null }).note ?? undefined;
     });
     assert.match(note, /An old mailbox dan@example\.org with 1 messages lies on/);
