@@ -35,7 +35,9 @@ export class NodeDirectory {
     return Object.fromEntries(this.#addresses);
   }
 
-  addressOf(node: string): string | undefined {
+  /** Looks for a node that has just joined. */
+  async addressOf(node: string): Promise<string | undefined> {
+    if (!this.#addresses.has(node)) await this.look().catch(() => undefined);
     return this.#addresses.get(node);
   }
 

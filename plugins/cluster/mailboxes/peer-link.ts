@@ -37,7 +37,7 @@ export const Refusal = z.object({ detail: z.string() });
 
 interface LinkInput {
   readonly tls: PeerTls;
-  readonly addressOf: (node: string) => string | undefined;
+  readonly addressOf: (node: string) => Promise<string | undefined>;
   /** A node answers again. */
   readonly returned: () => void;
   readonly log: Log;
@@ -125,7 +125,7 @@ export class PeerLink {
     body: (isAgain: boolean) => AsyncIterable<Buffer>,
     { slow = false } = {},
   ): Promise<unknown> {
-    const address = this.#input.addressOf(node);
+    const address = await this.#input.addressOf(node);
     if (address === undefined) {
       this.#wait(node);
       throw new PeerFault('its address is not known');
