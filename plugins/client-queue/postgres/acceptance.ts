@@ -6,7 +6,6 @@ import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
 import { normalReason } from '../queue/queued-entry.js';
 import type { Change } from '../queue/change.js';
@@ -16,6 +15,7 @@ import {
   deleteOldBodies,
   insertBodies,
   lostBodies,
+  type MessageContent,
   oldTable,
   partBytes,
   presentTable,
@@ -69,7 +69,8 @@ interface AcceptanceInput {
 
 interface Accepting {
   readonly entry: NewEntry;
-  readonly message: SpooledMessage;
+  /** Undefined when it is needed no more. */
+  readonly message: MessageContent | undefined;
   /** The whole message, when it is small. */
   readonly content: Buffer | undefined;
   /** When it is large. */
@@ -137,10 +138,14 @@ export class DatabaseAcceptance {
     this.#isVain = false;
   }
 
-  async prepare(given: NewEntry, message: SpooledMessage, changes: readonly Change[] = []): Promise<PreparedEntry> {
-    const { uid } = given;
-    if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
-    if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > maxDestination)) {
+  async prepare(
+    entry: NewEntry,
+    message: MessageContent | undefined,
+    changes: readonly Change[] = [],
+  ): Promise<PreparedEntry> {
+    const { uid } = entry;
+    if (entry.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
+    if (entry.recipients.some(({ destination }) => Buffer.byteLength(destination) > maxDestination)) {
       throw problem('invalid', 'The name of a destination is too long.');
     }
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
@@ -155,23 +160,29 @@ export class DatabaseAcceptance {
       throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
     try {
-      const entry = { ...given, size: message.size - message.traceOffset };
-      const birth = uniqueId();
-      const { traceOffset } = message;
-      const accepting = { entry, message, birth, changes };
-      // Of one that comes from another queue, and is finished, the message is no longer there.
-      if (changes.some(({ finishedAt = null }) => finishedAt !== null)) {
-        return this.#prepared({ ...accepting, content: undefined, stored: undefined });
-      }
-      if (entry.size > partBytes) {
-        return this.#prepared({ ...accepting, content: undefined, stored: await this.#store(birth, message) });
-      }
-      const content = message.memory?.(traceOffset) ?? (await buffer(message.open(traceOffset)));
-      return this.#prepared({ ...accepting, content, stored: undefined });
+      return this.#prepared(await this.#accepting(entry, message, changes));
     } catch (error) {
       this.#preparing.delete(uid);
       throw error;
     }
+  }
+
+  async #accepting(
+    given: NewEntry,
+    message: MessageContent | undefined,
+    changes: readonly Change[],
+  ): Promise<Accepting> {
+    const birth = uniqueId();
+    if (message === undefined) {
+      return { entry: given, message, birth, changes, content: undefined, stored: undefined };
+    }
+    const { size, traceOffset } = message;
+    const accepting = { entry: { ...given, size: size - traceOffset }, message, birth, changes };
+    if (accepting.entry.size > partBytes) {
+      return { ...accepting, content: undefined, stored: await this.#store(birth, message) };
+    }
+    const content = message.memory?.(traceOffset) ?? (await buffer(message.open(traceOffset)));
+    return { ...accepting, content, stored: undefined };
   }
 
   idle(): Promise<void> {
@@ -213,7 +224,7 @@ export class DatabaseAcceptance {
     let { stored } = accepting;
     for (;;) {
       const accepted = await this.#batches.add({ ...accepting, stored, since });
-      if (accepted !== 'lost') return accepted;
+      if (accepted !== 'lost' || message === undefined) return accepted;
       stored = await this.#store(birth, message).catch(async (cause: unknown) => {
         // An earlier commit, without an answer, may have happened.
         await this.#doubt([{ uid: entry.uid, birth }]);
@@ -222,7 +233,7 @@ export class DatabaseAcceptance {
     }
   }
 
-  async #store(birth: string, message: SpooledMessage): Promise<StoredParts> {
+  async #store(birth: string, message: MessageContent): Promise<StoredParts> {
     try {
       return await storeParts(this.#input.cluster.database, birth, message);
     } catch (error) {
