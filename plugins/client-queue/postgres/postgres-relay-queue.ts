@@ -299,7 +299,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     if (!this.#settlements.hasEarlier) await cluster.endEarlierSessions();
     const overdue = [...this.#claims.held.values()].filter(({ deadline }) => deadline <= cluster.clock.monotonic());
     await this.#settlements.abandon(overdue, this.#settlements.spread);
-    await this.#claims.offer();
+    await this.offer();
     while (await this.#settlements.takeFromTheDead());
     if (!scans) return;
     this.#scannedAt = cluster.clock.monotonic();
@@ -338,6 +338,12 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     const prepared = await this.#acceptance.prepare(accepted, message, changesTo(moved));
     await prepared.commit();
     prepared.release();
+  }
+
+  /** Tells the others of it. */
+  async offer(): Promise<void> {
+    const destinations = await this.#claims.offer();
+    if (destinations.size > 0) this.#input.cluster.ring('due', [...destinations]);
   }
 
   drop(wholes: readonly WholeEntry[]): Promise<readonly string[]> {

@@ -7,7 +7,7 @@ import { loseLease } from '../queue/leases.js';
 import { settleLease } from '../queue/ledger.js';
 import { type EntryLease, isWaiting, normalReason } from '../queue/queued-entry.js';
 import { Batches, refusesContent } from './batches.js';
-import type { Claims, HeldLease } from './claims.js';
+import { type Claims, type HeldLease, recipientsTogether } from './claims.js';
 import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
 import type { KeptOutcome, OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
@@ -162,9 +162,13 @@ export class Settlements {
     const { cluster } = this.#input;
     const released = await cluster.database.query<{ destination: string; due: string }>(
       'settle',
-      `update postern.recipient r set lane = case when r.state = 2 and r.due <= $1 then 0 else 1 end, session = null
-       from postern.session s where r.lane = 3 and r.session = s.key and s.dead returning r.destination, r.due`,
-      [Math.floor(cluster.clock.now())],
+      `with found as materialized (
+         select r.uid, r.idx from postern.session s join postern.recipient r on r.session = s.key
+         where s.dead and r.lane = 3 limit $2 for update of r skip locked
+       )
+       update postern.recipient r set lane = case when r.state = 2 and r.due <= $1 then 0 else 1 end, session = null
+       from found f where r.uid = f.uid and r.idx = f.idx returning r.destination, r.due`,
+      [Math.floor(cluster.clock.now()), recipientsTogether],
     );
     for (const { destination, due } of released) this.#input.claims.scheduled(destination, Number(due));
     const found = await cluster.database.query<{ uid: string }>(
@@ -174,7 +178,7 @@ export class Settlements {
       [together],
     );
     await this.#lose(found, { crashed: true, due: this.spread });
-    return found.length >= together;
+    return released.length >= recipientsTogether || found.length >= together;
   }
 
   /** Gives up leases of this node that have run out, or all of them when it stops. */
