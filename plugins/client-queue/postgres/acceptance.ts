@@ -261,6 +261,8 @@ export class DatabaseAcceptance {
       this.#doubtful.add(doubt);
       try {
         doubt.number = await outages.keep('doubts', { uid, birth });
+        // Settled meanwhile.
+        if (!this.#doubtful.has(doubt)) await outages.done([doubt.number]);
       } catch (error) {
         const sentence = 'that a message was refused cannot be put on the disk while the database is away';
         log.error({ uid, err: error }, sentence);
@@ -282,12 +284,12 @@ export class DatabaseAcceptance {
     );
     const isThere = new Set(found.map(({ uid }) => uid));
     for (const doubt of doubts) {
-      const { uid, birth, since, number } = doubt;
+      const { uid, birth, since } = doubt;
       // A transaction that is under way may end yet.
       if (!isThere.has(uid) && cluster.clock.monotonic() - since < undecidedMs) continue;
       const gone = await cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
       this.#doubtful.delete(doubt);
-      if (number !== undefined) await outages.done([number]);
+      if (doubt.number !== undefined) await outages.done([doubt.number]);
       if (!gone) log.warn({ uid }, 'possible duplicate: a message that was refused may be on its way');
     }
   }
@@ -506,15 +508,17 @@ async function remove(sql: SqlTransaction, uids: readonly string[]): Promise<voi
 export async function dropEntries(sql: SqlTransaction, read: readonly WholeEntry[]): Promise<readonly string[]> {
   const uids = read.map(({ entry }) => entry.uid).sort();
   const found = new Map((await readEntries(sql, uids, 'lock')).map((rows) => [rows.entry.uid, rows]));
-  const kept = read.flatMap(({ entry: { uid, revision } }) => {
-    const rows = found.get(uid);
-    return rows === undefined || (rows.entry.revision === revision && !isBusy(rows)) ? [] : [uid];
-  });
+  const kept = new Set(
+    read.flatMap(({ entry: { uid, revision } }) => {
+      const rows = found.get(uid);
+      return rows === undefined || (rows.entry.revision === revision && !isBusy(rows)) ? [] : [uid];
+    }),
+  );
   await remove(
     sql,
-    uids.filter((uid) => !kept.includes(uid)),
+    uids.filter((uid) => !kept.has(uid)),
   );
-  return kept;
+  return [...kept];
 }
 
 /** A node sends it, or is accepting it. */

@@ -171,6 +171,28 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     assert.equal(outages.doubts.size, 0, 'by now it has failed');
   });
 
+  test('a doubt that is settled while its record is being written leaves none', async (t) => {
+    const { accept, queue, outages, kill } = await open(t);
+    const keep = outages.keep.bind(outages);
+    let write: () => void = () => undefined;
+    const promise = new Promise<void>((resolve) => (write = resolve));
+    outages.keep = async (...given) => {
+      await promise;
+      return keep(...given);
+    };
+    const dropped = proxy.dropAnswer('commit');
+    const refused = assert.rejects(accept({ uid: 'slow-disk' }), isThe('unavailable'));
+    await dropped;
+    await untilTrue('it is withdrawn', async () => {
+      await whenThere(() => queue.catchUp());
+      return (await count('entry')) === 0;
+    });
+    write();
+    await refused;
+    assert.equal(outages.doubts.size, 0);
+    assert.equal((await kill()).outages.doubts.size, 0);
+  });
+
   test('a message that was refused, and is on its way when the database is back, is told in the log', async (t) => {
     const [first, second] = [await open(t), await open(t, 'mx2')];
     const dropped = proxy.dropAnswer('commit');
@@ -371,7 +393,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   });
 
   test('an outcome that the database refuses for its content keeps none of the others', async (t) => {
-    const { accept, claim, queue, clock, outages } = await open(t);
+    const { accept, claim, queue, clock, outages, sentences } = await open(t);
     for (const uid of ['a', 'b', 'c']) await accept({ uid });
     const leases = await claim();
     assert.equal(leases.length, 3);
@@ -383,11 +405,21 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
         return queue.settle(lease, lease.uid === 'b' ? { ...outcome, results: [bad] } : outcome);
       }),
     );
+    const said = (sentence: string) => sentences.filter((one) => one === sentence).length;
+    const counts = () => [
+      said('outcomes that waited for the database are written'),
+      said('the database refuses the outcome of an attempt'),
+    ];
     await queue.catchUp();
     assert.equal(
       await server.psql('select count(*) from postern.entry where finished_at is not null', 'template'),
       '2',
     );
+    await queue.catchUp();
+    assert.deepEqual(counts(), [1, 1]);
+    clock.advance(61);
+    await queue.catchUp();
+    assert.deepEqual(counts(), [1, 2]);
     assert.deepEqual(
       Array.from(outages.outcomes.values(), ({ uid }) => uid),
       ['b'],
@@ -430,6 +462,31 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     await after.done([...after.outcomes.keys()]);
     const last = await OutageLog.open(folder, { log });
     assert.deepEqual([[...last.outcomes.values()], [...last.doubts.values()]], [[], [{ uid: 'later', birth: 'x' }]]);
+  });
+
+  test('of a log that can be read in part, what is done is forgotten', async () => {
+    const [folder, files] = [await temporaryFolder(suite), new FaultyFiles()];
+    const { log } = rememberingLog();
+    const before = await OutageLog.open(folder, { log });
+    for (let token = 0; token < 5; token += 1) {
+      const text = 'x'.repeat(1_000_000);
+      const reply = { code: 250, status: '2.0.0', text, host: null, at: 1 };
+      await before.keep('outcomes', {
+        uid: 'a',
+        token,
+        settlement: { results: [{ index: 0, state: 'delivered', reply }] },
+      });
+    }
+    await before.close();
+    for (let nth = 1; ; nth += 1) {
+      files.order({ call: 'open', code: 'EIO', path: '.segment', nth });
+      const after = await OutageLog.open(folder, { log, files });
+      const { size } = after.outcomes;
+      assert.ok(size < 5, 'it could never be read in part');
+      await after.done([...after.outcomes.keys()]);
+      assert.equal(after.outcomes.size, 0);
+      if (size > 0) return;
+    }
   });
 
   test('a lease whose answer is on its way is not given back', async (t) => {
