@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers';
 import { LRUCache } from 'lru-cache';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { Cluster, SharedDatabase, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
@@ -45,11 +45,10 @@ const maxWaiting = 500;
 const maxWaitingBytes = 64 * 1024 * 1024;
 const firstPauseMs = 100;
 const maxPauseMs = 2000;
-/** After a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
-const undecidedMs = 20_000;
 /** An index takes about 2700 bytes. */
 const maxDestination = 2000;
 const diskFull = '53100';
+const lockTimeout = '55P03';
 
 interface AcceptanceInput {
   readonly cluster: Cluster;
@@ -85,8 +84,6 @@ interface Accepting {
 interface Doubt {
   readonly uid: string;
   readonly birth: string;
-  /** By `clock.monotonic()`. */
-  readonly since: number;
   /** Of its record on the disk; undefined when the disk has not taken it. */
   number: number | undefined;
 }
@@ -116,8 +113,7 @@ export class DatabaseAcceptance {
 
   constructor(input: AcceptanceInput) {
     this.#input = input;
-    const since = input.cluster.clock.monotonic();
-    for (const [number, doubt] of input.outages.doubts) this.#doubtful.add({ ...doubt, since, number });
+    for (const [number, doubt] of input.outages.doubts) this.#doubtful.add({ ...doubt, number });
     this.#batches = new Batches<Waiting, Accepted>({
       concurrent: 2,
       maxItems: together,
@@ -254,10 +250,9 @@ export class DatabaseAcceptance {
 
   /** They are on the disk when it resolves, or in memory alone. Never rejects. */
   async #doubt(entries: readonly Pick<Doubt, 'uid' | 'birth'>[]): Promise<void> {
-    const { cluster, outages, log } = this.#input;
-    const since = cluster.clock.monotonic();
+    const { outages, log } = this.#input;
     const keep = async ({ uid, birth }: Pick<Doubt, 'uid' | 'birth'>): Promise<void> => {
-      const doubt: Doubt = { uid, birth, since, number: undefined };
+      const doubt: Doubt = { uid, birth, number: undefined };
       this.#doubtful.add(doubt);
       try {
         doubt.number = await outages.keep('doubts', { uid, birth });
@@ -283,10 +278,14 @@ export class DatabaseAcceptance {
       [doubts.map(({ uid }) => uid)],
     );
     const isThere = new Set(found.map(({ uid }) => uid));
+    let isUndecided = false;
     for (const doubt of doubts) {
-      const { uid, birth, since } = doubt;
-      // A transaction that is under way may end yet.
-      if (!isThere.has(uid) && cluster.clock.monotonic() - since < undecidedMs) continue;
+      const { uid, birth } = doubt;
+      if (!isThere.has(uid)) {
+        // One that waits is enough for a round.
+        isUndecided ||= await mayAppear(cluster.database, uid);
+        if (isUndecided) continue;
+      }
       const gone = await cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
       this.#doubtful.delete(doubt);
       if (doubt.number !== undefined) await outages.done([doubt.number]);
@@ -466,6 +465,27 @@ async function changeEntries(sql: SqlTransaction, items: readonly Accepting[], n
     if (rows !== undefined) for (const change of changes) locked.change(rows, change, now);
   }
   await locked.write(sql, now);
+}
+
+/** Whether a transaction with this entry is under way: one that waits for a standby in its COMMIT, for example. */
+async function mayAppear(database: SharedDatabase, uid: string): Promise<boolean> {
+  let waits = false;
+  // A commit would wait for the standby as well.
+  const undo = problem('internal', 'Nothing is to be written.');
+  const probe = async (sql: SqlTransaction): Promise<never> => {
+    await sql.query("set local lock_timeout = '200ms'");
+    const text = `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body)
+      values ($1, '', '', 0, 0, 0, '', '') on conflict (uid) do nothing`;
+    await sql.query(text, [uid]).catch((error: unknown) => {
+      if (stateOf(error) !== lockTimeout) throw error;
+      waits = true;
+    });
+    throw undo;
+  };
+  await database.transaction('accept', probe).catch((error: unknown) => {
+    if (error !== undo) throw error;
+  });
+  return waits;
 }
 
 /** Another acceptance has answered for it meanwhile. */

@@ -145,30 +145,45 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   }
 
   test('a transaction that is under way may end after its message was refused, and is undone then', async (t) => {
-    let commit: () => Promise<unknown> = () => Promise.resolve();
-    const { accept, queue, clock, outages } = await open(t, 'mx1', {
+    let lost: () => void = () => undefined;
+    let end: () => void = () => undefined;
+    let ended: Promise<unknown> = Promise.resolve();
+    let isFirst = true;
+    const { accept, queue, outages } = await open(t, 'mx1', {
       around: (usual) => (purpose, work) => {
-        if (purpose !== 'accept' || outagesAreThere()) return usual(purpose, work);
-        commit = () => usual(purpose, work);
-        return Promise.reject(new Error('lost'));
+        if (purpose !== 'accept' || !isFirst) return usual(purpose, work);
+        isFirst = false;
+        const [given, gone] = [
+          new Promise<void>((resolve) => (end = resolve)),
+          new Promise<void>((resolve) => (lost = resolve)),
+        ];
+        ended = usual(purpose, async (sql) => {
+          await work(sql);
+          lost();
+          await given;
+        });
+        return gone.then(() => Promise.reject(new Error('lost')));
       },
     });
-    function outagesAreThere(): boolean {
-      return outages.doubts.size > 0;
-    }
     await assert.rejects(accept({ uid: 'under-way' }), isThe('unavailable'));
     await queue.catchUp();
-    await commit();
+    assert.equal(outages.doubts.size, 1);
+    end();
+    await ended;
     assert.equal(await count('entry'), 1);
     await queue.catchUp();
-    assert.equal(await count('entry'), 0);
-    assert.equal(outages.doubts.size, 0);
+    assert.deepEqual([await count('entry'), outages.doubts.size], [0, 0]);
+  });
+
+  test('a message that was refused, and never reached the database, is forgotten', async (t) => {
+    const { accept, queue, outages } = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) =>
+        purpose === 'accept' && outages.doubts.size === 0 ? Promise.reject(new Error('lost')) : usual(purpose, work),
+    });
     await assert.rejects(accept({ uid: 'never-there' }), isThe('unavailable'));
-    await queue.catchUp();
     assert.equal(outages.doubts.size, 1);
-    clock.advance(30);
     await queue.catchUp();
-    assert.equal(outages.doubts.size, 0, 'by now it has failed');
+    assert.deepEqual([await count('entry'), outages.doubts.size], [0, 0]);
   });
 
   test('a doubt that is settled while its record is being written leaves none', async (t) => {
@@ -273,6 +288,34 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     await setStandby('');
     await whenThere(() => queue.catchUp());
     assert.equal(await count('entry'), 0);
+  });
+
+  test('a commit that waits for the standby longer than its node is withdrawn when it happens', async (t) => {
+    const first = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) => {
+        const done = usual(purpose, work);
+        // As when the connection is lost during COMMIT.
+        return purpose === 'accept' && first.outages.doubts.size === 0
+          ? Promise.race([done, waits().then(() => Promise.reject(new Error('lost')))])
+          : done;
+      },
+    });
+    const waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    const waits = () => untilTrue('it waits', async () => (await server.psql(waiting)) !== '0');
+    const setStandby = async (names: string): Promise<void> => {
+      await server.psql(`alter system set synchronous_standby_names = '${names}'`);
+      await server.psql('select pg_reload_conf()');
+    };
+    await setStandby('nobody');
+    t.after(() => setStandby(''));
+    await assert.rejects(first.accept({ uid: 'waits' }), isThe('unavailable'));
+    first.clock.advance(60);
+    await first.queue.look();
+    assert.deepEqual([await count('entry'), first.outages.doubts.size], [0, 1]);
+    await setStandby('');
+    await untilTrue('it is committed', async () => (await count('entry')) === 1);
+    await whenThere(() => first.queue.catchUp());
+    assert.deepEqual([await count('entry'), first.outages.doubts.size], [0, 0]);
   });
 
   for (const where of ['mx1', 'mx2']) {
