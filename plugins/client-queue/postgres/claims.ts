@@ -93,7 +93,8 @@ export class Claims {
   async offer(): Promise<ReadonlySet<string>> {
     const { session, database, clock } = this.#cluster;
     const destinations = new Set<string>();
-    while (session !== undefined && this.#released.size > 0) {
+    if (session === undefined) return destinations;
+    while (this.#released.size > 0) {
       const some = this.#someReleased();
       await database.transaction('claim', (sql) => release(sql, some, { session, now: clock.now() }));
       this.#forget(some);
