@@ -1,12 +1,11 @@
 import { buffer } from 'node:stream/consumers';
 import { LRUCache } from 'lru-cache';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { Cluster, SharedDatabase, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
-import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
 import { normalReason } from '../queue/queued-entry.js';
 import type { Change } from '../queue/change.js';
@@ -16,6 +15,7 @@ import {
   deleteOldBodies,
   insertBodies,
   lostBodies,
+  type MessageContent,
   oldTable,
   partBytes,
   presentTable,
@@ -45,11 +45,10 @@ const maxWaiting = 500;
 const maxWaitingBytes = 64 * 1024 * 1024;
 const firstPauseMs = 100;
 const maxPauseMs = 2000;
-/** After a longer silence the database ends a transaction (`idle_in_transaction_session_timeout`): then it is decided. */
-const undecidedMs = 20_000;
 /** An index takes about 2700 bytes. */
 const maxDestination = 2000;
 const diskFull = '53100';
+const lockTimeout = '55P03';
 
 interface AcceptanceInput {
   readonly cluster: Cluster;
@@ -69,7 +68,8 @@ interface AcceptanceInput {
 
 interface Accepting {
   readonly entry: NewEntry;
-  readonly message: SpooledMessage;
+  /** Undefined when it is needed no more. */
+  readonly message: MessageContent | undefined;
   /** The whole message, when it is small. */
   readonly content: Buffer | undefined;
   /** When it is large. */
@@ -84,8 +84,6 @@ interface Accepting {
 interface Doubt {
   readonly uid: string;
   readonly birth: string;
-  /** By `clock.monotonic()`. */
-  readonly since: number;
   /** Of its record on the disk; undefined when the disk has not taken it. */
   number: number | undefined;
 }
@@ -115,8 +113,7 @@ export class DatabaseAcceptance {
 
   constructor(input: AcceptanceInput) {
     this.#input = input;
-    const since = input.cluster.clock.monotonic();
-    for (const [number, doubt] of input.outages.doubts) this.#doubtful.add({ ...doubt, since, number });
+    for (const [number, doubt] of input.outages.doubts) this.#doubtful.add({ ...doubt, number });
     this.#batches = new Batches<Waiting, Accepted>({
       concurrent: 2,
       maxItems: together,
@@ -137,10 +134,14 @@ export class DatabaseAcceptance {
     this.#isVain = false;
   }
 
-  async prepare(given: NewEntry, message: SpooledMessage, changes: readonly Change[] = []): Promise<PreparedEntry> {
-    const { uid } = given;
-    if (given.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
-    if (given.recipients.some(({ destination }) => Buffer.byteLength(destination) > maxDestination)) {
+  async prepare(
+    entry: NewEntry,
+    message: MessageContent | undefined,
+    changes: readonly Change[] = [],
+  ): Promise<PreparedEntry> {
+    const { uid } = entry;
+    if (entry.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
+    if (entry.recipients.some(({ destination }) => Buffer.byteLength(destination) > maxDestination)) {
       throw problem('invalid', 'The name of a destination is too long.');
     }
     if (this.#input.size() + this.#preparing.size >= this.#input.maxEntries()) {
@@ -155,23 +156,29 @@ export class DatabaseAcceptance {
       throw problem('unavailable', 'It is being handed in at this moment; try again later.');
     this.#preparing.add(uid);
     try {
-      const entry = { ...given, size: message.size - message.traceOffset };
-      const birth = uniqueId();
-      const { traceOffset } = message;
-      const accepting = { entry, message, birth, changes };
-      // Of one that comes from another queue, and is finished, the message is no longer there.
-      if (changes.some(({ finishedAt = null }) => finishedAt !== null)) {
-        return this.#prepared({ ...accepting, content: undefined, stored: undefined });
-      }
-      if (entry.size > partBytes) {
-        return this.#prepared({ ...accepting, content: undefined, stored: await this.#store(birth, message) });
-      }
-      const content = message.memory?.(traceOffset) ?? (await buffer(message.open(traceOffset)));
-      return this.#prepared({ ...accepting, content, stored: undefined });
+      return this.#prepared(await this.#accepting(entry, message, changes));
     } catch (error) {
       this.#preparing.delete(uid);
       throw error;
     }
+  }
+
+  async #accepting(
+    given: NewEntry,
+    message: MessageContent | undefined,
+    changes: readonly Change[],
+  ): Promise<Accepting> {
+    const birth = uniqueId();
+    if (message === undefined) {
+      return { entry: given, message, birth, changes, content: undefined, stored: undefined };
+    }
+    const { size, traceOffset } = message;
+    const accepting = { entry: { ...given, size: size - traceOffset }, message, birth, changes };
+    if (accepting.entry.size > partBytes) {
+      return { ...accepting, content: undefined, stored: await this.#store(birth, message) };
+    }
+    const content = message.memory?.(traceOffset) ?? (await buffer(message.open(traceOffset)));
+    return { ...accepting, content, stored: undefined };
   }
 
   idle(): Promise<void> {
@@ -213,7 +220,7 @@ export class DatabaseAcceptance {
     let { stored } = accepting;
     for (;;) {
       const accepted = await this.#batches.add({ ...accepting, stored, since });
-      if (accepted !== 'lost') return accepted;
+      if (accepted !== 'lost' || message === undefined) return accepted;
       stored = await this.#store(birth, message).catch(async (cause: unknown) => {
         // An earlier commit, without an answer, may have happened.
         await this.#doubt([{ uid: entry.uid, birth }]);
@@ -222,7 +229,7 @@ export class DatabaseAcceptance {
     }
   }
 
-  async #store(birth: string, message: SpooledMessage): Promise<StoredParts> {
+  async #store(birth: string, message: MessageContent): Promise<StoredParts> {
     try {
       return await storeParts(this.#input.cluster.database, birth, message);
     } catch (error) {
@@ -243,13 +250,14 @@ export class DatabaseAcceptance {
 
   /** They are on the disk when it resolves, or in memory alone. Never rejects. */
   async #doubt(entries: readonly Pick<Doubt, 'uid' | 'birth'>[]): Promise<void> {
-    const { cluster, outages, log } = this.#input;
-    const since = cluster.clock.monotonic();
+    const { outages, log } = this.#input;
     const keep = async ({ uid, birth }: Pick<Doubt, 'uid' | 'birth'>): Promise<void> => {
-      const doubt: Doubt = { uid, birth, since, number: undefined };
+      const doubt: Doubt = { uid, birth, number: undefined };
       this.#doubtful.add(doubt);
       try {
         doubt.number = await outages.keep('doubts', { uid, birth });
+        // Settled meanwhile.
+        if (!this.#doubtful.has(doubt)) await outages.done([doubt.number]);
       } catch (error) {
         const sentence = 'that a message was refused cannot be put on the disk while the database is away';
         log.error({ uid, err: error }, sentence);
@@ -270,13 +278,17 @@ export class DatabaseAcceptance {
       [doubts.map(({ uid }) => uid)],
     );
     const isThere = new Set(found.map(({ uid }) => uid));
+    let isUndecided = false;
     for (const doubt of doubts) {
-      const { uid, birth, since, number } = doubt;
-      // A transaction that is under way may end yet.
-      if (!isThere.has(uid) && cluster.clock.monotonic() - since < undecidedMs) continue;
+      const { uid, birth } = doubt;
+      if (!isThere.has(uid)) {
+        // One that waits is enough for a round.
+        isUndecided ||= await mayAppear(cluster.database, uid);
+        if (isUndecided) continue;
+      }
       const gone = await cluster.database.transaction('accept', (sql) => withdraw(sql, uid, birth));
       this.#doubtful.delete(doubt);
-      if (number !== undefined) await outages.done([number]);
+      if (doubt.number !== undefined) await outages.done([doubt.number]);
       if (!gone) log.warn({ uid }, 'possible duplicate: a message that was refused may be on its way');
     }
   }
@@ -455,6 +467,27 @@ async function changeEntries(sql: SqlTransaction, items: readonly Accepting[], n
   await locked.write(sql, now);
 }
 
+/** Whether a transaction with this entry is under way: one that waits for a standby in its COMMIT, for example. */
+async function mayAppear(database: SharedDatabase, uid: string): Promise<boolean> {
+  let waits = false;
+  // A commit would wait for the standby as well.
+  const undo = problem('internal', 'Nothing is to be written.');
+  const probe = async (sql: SqlTransaction): Promise<never> => {
+    await sql.query("set local lock_timeout = '200ms'");
+    const text = `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body)
+      values ($1, '', '', 0, 0, 0, '', '') on conflict (uid) do nothing`;
+    await sql.query(text, [uid]).catch((error: unknown) => {
+      if (stateOf(error) !== lockTimeout) throw error;
+      waits = true;
+    });
+    throw undo;
+  };
+  await database.transaction('accept', probe).catch((error: unknown) => {
+    if (error !== undo) throw error;
+  });
+  return waits;
+}
+
 /** Another acceptance has answered for it meanwhile. */
 const releaseText = `update postern.recipient set lane = 1, session = null where uid = $1 and lane = 3`;
 
@@ -495,15 +528,17 @@ async function remove(sql: SqlTransaction, uids: readonly string[]): Promise<voi
 export async function dropEntries(sql: SqlTransaction, read: readonly WholeEntry[]): Promise<readonly string[]> {
   const uids = read.map(({ entry }) => entry.uid).sort();
   const found = new Map((await readEntries(sql, uids, 'lock')).map((rows) => [rows.entry.uid, rows]));
-  const kept = read.flatMap(({ entry: { uid, revision } }) => {
-    const rows = found.get(uid);
-    return rows === undefined || (rows.entry.revision === revision && !isBusy(rows)) ? [] : [uid];
-  });
+  const kept = new Set(
+    read.flatMap(({ entry: { uid, revision } }) => {
+      const rows = found.get(uid);
+      return rows === undefined || (rows.entry.revision === revision && !isBusy(rows)) ? [] : [uid];
+    }),
+  );
   await remove(
     sql,
-    uids.filter((uid) => !kept.includes(uid)),
+    uids.filter((uid) => !kept.has(uid)),
   );
-  return kept;
+  return [...kept];
 }
 
 /** A node sends it, or is accepting it. */

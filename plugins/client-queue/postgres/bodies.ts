@@ -12,6 +12,9 @@ export const oldTable = 8;
 /** The table of the ring that new bodies go to: there is always one. */
 export const presentTable = '(select number from postern.body_table where opened_at is not null and closed_at is null)';
 
+/** What is stored of a message. */
+export type MessageContent = Pick<SpooledMessage, 'size' | 'traceOffset' | 'open' | 'memory'>;
+
 /** A large message whose parts were written before its entry. */
 export interface StoredParts {
   readonly table: number;
@@ -22,7 +25,7 @@ export interface StoredParts {
  * Writes a large message in parts, one statement each. Its table may be emptied until an entry names it: who inserts
  * the entry asks `lostBodies` first.
  */
-export async function storeParts(database: SharedDatabase, id: string, message: SpooledMessage): Promise<StoredParts> {
+export async function storeParts(database: SharedDatabase, id: string, message: MessageContent): Promise<StoredParts> {
   let table: number | null = null;
   let parts = 0;
   let chunks: Buffer[] = [];

@@ -10,6 +10,9 @@ import { decodedEnvelope, groupedBy, lanes, numberOf, turned } from './entry-row
 
 const queued = numberOf('queued');
 
+/** Recipients that one statement releases. */
+export const recipientsTogether = 1000;
+
 /** A lease of this node, as long as it has no outcome. */
 export interface HeldLease {
   readonly lease: Lease;
@@ -86,13 +89,30 @@ export class Claims {
     this.signal.scheduled(entry.nextAttempt);
   }
 
-  /** Lets other nodes claim what was released here, while this one does not. */
-  async offer(): Promise<void> {
+  /** Lets other nodes claim what was released here, while this one does not. Returns its destinations. */
+  async offer(): Promise<ReadonlySet<string>> {
     const { session, database, clock } = this.#cluster;
-    const released = [...this.#released.values()];
-    if (session === undefined || released.length === 0) return;
-    await database.transaction('claim', (sql) => release(sql, released, { session, now: clock.now() }));
-    this.#forget(released);
+    const destinations = new Set<string>();
+    if (session === undefined) return destinations;
+    while (this.#released.size > 0) {
+      const some = this.#someReleased();
+      await database.transaction('claim', (sql) => release(sql, some, { session, now: clock.now() }));
+      this.#forget(some);
+      for (const { recipients } of some) for (const { destination } of recipients) destinations.add(destination);
+    }
+    return destinations;
+  }
+
+  /** As many as one statement can change in its time. */
+  #someReleased(): readonly NewEntry[] {
+    const some: NewEntry[] = [];
+    let recipients = 0;
+    for (const entry of this.#released.values()) {
+      some.push(entry);
+      recipients += entry.recipients.length;
+      if (recipients >= recipientsTogether) break;
+    }
+    return some;
   }
 
   #forget(released: readonly NewEntry[]): void {

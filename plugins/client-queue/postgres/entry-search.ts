@@ -4,6 +4,9 @@ import type { EntryFilter, EntryPage, EntrySort, ListOptions } from '../../../co
 import { type DecodedCursor, decodeCursor, encodeCursor, never, statesOf, summaryOf } from '../queue/entry-list.js';
 import { numberOf, readEntries, searchable, type StoredRows } from './entry-rows.js';
 
+/** Of one statement when all are read. */
+const uidsTogether = 10_000;
+
 /** A condition on the table `e` of entries, with its values. */
 interface Condition {
   readonly text: string;
@@ -115,6 +118,20 @@ export class EntrySearch {
       values,
     );
     return rows.map(({ uid }) => uid);
+  }
+
+  /** Of all entries. Each page is a statement of its own, so that a large queue does not take too long for one. */
+  async uids(): Promise<readonly string[]> {
+    const uids: string[] = [];
+    for (;;) {
+      const page = await this.#database.query<{ uid: string }>(
+        'pages',
+        `select uid from postern.entry where uid > $1 order by uid limit ${uidsTogether}`,
+        [uids.at(-1) ?? ''],
+      );
+      uids.push(...page.map(({ uid }) => uid));
+      if (page.length < uidsTogether) return uids;
+    }
   }
 
   async count(filter: EntryFilter): Promise<number> {

@@ -26,18 +26,16 @@ export async function moveQueue(move: QueueMove): Promise<MovedEntries> {
     const shared = new PostgresRelayQueue({
       cluster,
       // Of a node that has run here before.
-      outages: await OutageLog.open(join(data, 'queue-outage'), { log }),
+      outages: dryRun ? new OutageLog(log) : await OutageLog.open(join(data, 'queue-outage'), { log }),
       log,
       bounds,
       maxWaitMs,
       random: (limit) => randomInt(limit),
     });
     try {
-      await shared.catchUp();
+      if (!dryRun) await shared.catchUp();
       const [from, to] = direction === 'import' ? [files ?? nothing, shared] : [shared, files ?? nothing];
-      const moved = await moveEntries(from, to, { dryRun, progress });
-      await shared.catchUp();
-      return moved;
+      return await moveEntries(from, to, { dryRun, progress });
     } finally {
       await shared.close();
     }

@@ -56,7 +56,8 @@ export class OutageLog {
   /** Records on their way to the disk. */
   #appending = 0;
 
-  private constructor(log: Log) {
+  /** Without a folder: `open` gives one that has it. */
+  constructor(log: Log) {
     this.#log = log;
   }
 
@@ -109,9 +110,9 @@ export class OutageLog {
 
   /** Forgets records. Never rejects: what the disk does not take is offered to the database twice at most, which knows it. */
   async done(numbers: readonly number[]): Promise<void> {
+    for (const number of numbers) this.#forget(number);
     const commits = this.#commits;
     if (commits === undefined || numbers.length === 0) return;
-    for (const number of numbers) this.#forget(number);
     try {
       const isEmpty = this.outcomes.size + this.doubts.size + this.#appending === 0;
       if (isEmpty) await commits.release(commits.last);

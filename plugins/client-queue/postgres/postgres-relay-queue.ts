@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Cluster } from '../../../core/contracts/cluster.js';
-import { type Entry, entryStates, type NewEntry, type Notice } from '../../../core/contracts/queue-entry.js';
+import { type Entry, type NewEntry, type Notice } from '../../../core/contracts/queue-entry.js';
 import type {
   EntryFilter,
   EntryPage,
@@ -35,7 +35,7 @@ import { changesTo, type MovableQueue, type MovedEntry, type WholeEntry } from '
 import { versionOf } from '../queue/queued-entry.js';
 import { Tally } from '../queue/statistics.js';
 import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
-import { BodyReader } from './bodies.js';
+import { BodyReader, type MessageContent } from './bodies.js';
 import { BodyRing, type RingLimits, defaultRing } from './body-ring.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
@@ -210,7 +210,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   async #count(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
     const tally = new Tally(now);
     const chooses = filter && recipientTestOf(filter);
-    const uids = await this.#search.matching(filter ?? { state: entryStates });
+    const uids = await (filter === undefined ? this.#search.uids() : this.#search.matching(filter));
     for (let at = 0; at < uids.length; at += together) {
       for (const { entry } of await this.#read(uids.slice(at, at + together))) tally.add(entry, chooses);
     }
@@ -299,7 +299,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     if (!this.#settlements.hasEarlier) await cluster.endEarlierSessions();
     const overdue = [...this.#claims.held.values()].filter(({ deadline }) => deadline <= cluster.clock.monotonic());
     await this.#settlements.abandon(overdue, this.#settlements.spread);
-    await this.#claims.offer();
+    await this.offer();
     while (await this.#settlements.takeFromTheDead());
     if (!scans) return;
     this.#scannedAt = cluster.clock.monotonic();
@@ -324,7 +324,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   }
 
   uids(): Promise<readonly string[]> {
-    return this.#search.matching({ state: entryStates });
+    return this.#search.uids();
   }
 
   async wholes(uids: readonly string[]): Promise<readonly WholeEntry[]> {
@@ -333,10 +333,17 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   }
 
   async adopt(moved: MovedEntry): Promise<void> {
-    const { accepted, size } = moved.entry;
-    const prepared = await this.#acceptance.prepare(accepted, movedMessage(moved.content, size), changesTo(moved));
+    const { accepted, isDone, size } = moved.entry;
+    const message = isDone ? undefined : movedMessage(moved.content, size);
+    const prepared = await this.#acceptance.prepare(accepted, message, changesTo(moved));
     await prepared.commit();
     prepared.release();
+  }
+
+  /** Tells the others of it. */
+  async offer(): Promise<void> {
+    const destinations = await this.#claims.offer();
+    if (destinations.size > 0) this.#input.cluster.ring('due', [...destinations]);
   }
 
   drop(wholes: readonly WholeEntry[]): Promise<readonly string[]> {
@@ -431,23 +438,13 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   }
 }
 
-/** A message of another queue: its trace header fields come first. Of one that is no longer needed only the size is there. */
-function movedMessage(content: Buffer, size: number): SpooledMessage {
-  const unlinked = (): Promise<never> => Promise.reject(new Error('a message of another queue cannot be linked'));
-  return {
-    size,
-    traceOffset: 0,
-    messageOffset: 0,
-    head: Buffer.alloc(0),
-    open: (offset = 0) => Readable.from([content.subarray(offset)]),
-    memory: (offset = 0) => content.subarray(offset),
-    prepare: () => Promise.resolve(),
-    link: unlinked,
-    rewrite: unlinked,
-    rollback: () => Promise.resolve(true),
-    release: () => Promise.resolve(),
-  };
-}
+/** A message of another queue: its trace header fields come first. */
+const movedMessage = (content: Buffer, size: number): MessageContent => ({
+  size,
+  traceOffset: 0,
+  open: (offset = 0) => Readable.from([content.subarray(offset)]),
+  memory: (offset = 0) => content.subarray(offset),
+});
 
 function entryOf({ entry, history }: StoredRows): Entry {
   const { notices, pending, discardAt } = entry.details;

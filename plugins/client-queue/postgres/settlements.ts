@@ -7,7 +7,7 @@ import { loseLease } from '../queue/leases.js';
 import { settleLease } from '../queue/ledger.js';
 import { type EntryLease, isWaiting, normalReason } from '../queue/queued-entry.js';
 import { Batches, refusesContent } from './batches.js';
-import type { Claims, HeldLease } from './claims.js';
+import { type Claims, type HeldLease, recipientsTogether } from './claims.js';
 import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
 import type { KeptOutcome, OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
@@ -16,6 +16,8 @@ import type { QueueMeter } from './queue-meter.js';
 const together = 200;
 /** Lost leases are tried again within this time, by chance. Milliseconds. */
 const spreadMs = 5000;
+/** Before an outcome that the database refuses for its content is offered again. Milliseconds. */
+const refusedMs = 60_000;
 /** A claim whose answer was lost has failed for certain after this time. Milliseconds. */
 const doubtMs = 10_000;
 
@@ -39,6 +41,8 @@ export class Settlements {
   readonly #batches: Batches<KeptOutcome, 'settled' | 'conflict'>;
   /** By token: leases whose outcome is being written. */
   readonly #settling = new Map<number, HeldLease>();
+  /** Records that the database refuses for their content: when they are offered again, by `clock.monotonic()`. */
+  readonly #refused = new Map<number, number>();
   #offering: Promise<void> | undefined;
 
   constructor(input: SettlementsInput) {
@@ -93,8 +97,10 @@ export class Settlements {
   }
 
   async #offer(): Promise<void> {
-    const { outages, log } = this.#input;
-    const kept = [...outages.outcomes];
+    const { cluster, outages, log } = this.#input;
+    const now = cluster.clock.monotonic();
+    const kept = [...outages.outcomes].filter(([number]) => now >= (this.#refused.get(number) ?? now));
+    let written = 0;
     for (let at = 0; at < kept.length; at += together) {
       const some = kept.slice(at, at + together);
       const results = await this.#writeKept(some.map(([, outcome]) => outcome));
@@ -102,9 +108,13 @@ export class Settlements {
         if (results[nth] !== 'conflict' || settlement.attempt === undefined) continue;
         log.error({ uid }, 'possible duplicate: the outcome of an attempt came after its lease was lost');
       }
-      await outages.done(some.flatMap(([number], nth) => (results[nth] === 'refused' ? [] : [number])));
+      const done = some.flatMap(([number], nth) => (results[nth] === 'refused' ? [] : [number]));
+      for (const [number] of some) this.#refused.set(number, now + refusedMs);
+      for (const number of done) this.#refused.delete(number);
+      await outages.done(done);
+      written += done.length;
     }
-    if (kept.length > 0) log.info({ outcomes: kept.length }, 'outcomes that waited for the database are written');
+    if (written > 0) log.info({ outcomes: written }, 'outcomes that waited for the database are written');
   }
 
   /** One that the database refuses for its content stays, and keeps none of the others. */
@@ -162,9 +172,13 @@ export class Settlements {
     const { cluster } = this.#input;
     const released = await cluster.database.query<{ destination: string; due: string }>(
       'settle',
-      `update postern.recipient r set lane = case when r.state = 2 and r.due <= $1 then 0 else 1 end, session = null
-       from postern.session s where r.lane = 3 and r.session = s.key and s.dead returning r.destination, r.due`,
-      [Math.floor(cluster.clock.now())],
+      `with found as materialized (
+         select r.uid, r.idx from postern.session s join postern.recipient r on r.session = s.key
+         where s.dead and r.lane = 3 limit $2 for update of r skip locked
+       )
+       update postern.recipient r set lane = case when r.state = 2 and r.due <= $1 then 0 else 1 end, session = null
+       from found f where r.uid = f.uid and r.idx = f.idx returning r.destination, r.due`,
+      [Math.floor(cluster.clock.now()), recipientsTogether],
     );
     for (const { destination, due } of released) this.#input.claims.scheduled(destination, Number(due));
     const found = await cluster.database.query<{ uid: string }>(
@@ -174,7 +188,7 @@ export class Settlements {
       [together],
     );
     await this.#lose(found, { crashed: true, due: this.spread });
-    return found.length >= together;
+    return released.length >= recipientsTogether || found.length >= together;
   }
 
   /** Gives up leases of this node that have run out, or all of them when it stops. */

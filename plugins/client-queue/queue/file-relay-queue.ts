@@ -263,15 +263,11 @@ export class FileRelayQueue implements OpenedRelayQueue, MovableQueue {
   async drop(wholes: readonly WholeEntry[]): Promise<readonly string[]> {
     const isSame = ({ entry }: WholeEntry): boolean => this.#ledger.find(entry.uid)?.revision === entry.revision;
     const dropped = wholes.filter(isSame);
-    await Promise.all(dropped.map(({ entry: { uid } }) => this.#forget(uid)));
+    const entries = dropped.flatMap(({ entry: { uid } }) => this.#ledger.find(uid) ?? []);
+    await Promise.all(entries.map((entry) => this.#ledger.forget(entry)));
+    this.#ledger.refuseWhileStalled();
+    for (const { uid } of entries) this.#input.bodies.remove(uid);
     return wholes.filter((one) => !dropped.includes(one)).map(({ entry: { uid } }) => uid);
-  }
-
-  async #forget(uid: string): Promise<void> {
-    const entry = this.#ledger.find(uid);
-    if (entry === undefined) return;
-    await this.#ledger.forget(entry);
-    this.#input.bodies.remove(uid);
   }
 
   async housekeep(now: number): Promise<void> {

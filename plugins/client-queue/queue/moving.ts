@@ -31,6 +31,8 @@ export interface MovableQueue extends Pick<OpenedRelayQueue, 'open' | 'bytes'> {
    * is another one with this uid
    */
   adopt(moved: MovedEntry): Promise<void>;
+  /** Lets others send what was adopted. */
+  offer?(): Promise<void>;
   /** Removes entries that are as they were read; durable when it resolves. Returns the uids of the others. */
   drop(wholes: readonly WholeEntry[]): Promise<readonly string[]>;
 }
@@ -81,7 +83,7 @@ function* portions(wholes: readonly WholeEntry[]): Generator<readonly WholeEntry
     some.push(whole);
     bytes += whole.entry.size;
   }
-  yield some;
+  if (some.length > 0) yield some;
 }
 
 interface Move {
@@ -102,6 +104,7 @@ async function movePortion(move: Move, wholes: readonly WholeEntry[]): Promise<M
     // The other queue has an old state of it.
     const back = done.filter(({ entry: { uid } }) => kept.has(uid) && fates.get(uid) === 'moved');
     await move.to.drop(back);
+    await move.to.offer?.();
     for (const uid of kept) fates.set(uid, { reason: changed });
   }
   const count = (wanted: Fate): number => [...fates.values()].filter((fate) => fate === wanted).length;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
@@ -82,6 +83,7 @@ describe('postern cluster import-queue and export-queue', { skip: skipWithout('p
     assert.deepEqual([killed.code, /Start it once without plugins.cluster/.test(killed.stderr)], [1, true]);
     await (await ServerProcess.start(t, { folder, config })).kill('SIGTERM');
     const dry = await counts(folder, 'import-queue --dry-run');
+    assert.equal(existsSync(join(folder, 'data', 'queue-outage')), false);
     assert.deepEqual(dry, { dryRun: true, entries: 4, moved: 4, there: 0, left: [] });
     assert.equal((await counts(folder, 'import-queue')).moved, 4);
     assert.equal((await counts(folder, 'import-queue')).entries, 0);

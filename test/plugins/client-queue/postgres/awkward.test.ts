@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
 import { before, describe, test } from 'node:test';
+import type { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
 import { accept, claimOne, entryOf } from '../../../kit/relay-queue/harness.js';
 import { settlement } from '../../../kit/relay-queue/entries.js';
 import { suiteEnding } from '../../../support/ending.js';
@@ -58,6 +59,18 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     const leases = await queue.claim({ now: clock.now(), limit: 100, leaseMs: 60_000, room });
     assert.deepEqual(leases.map(({ uid }) => uid).toSorted(), ['a', 'b', 'c']);
     await server.psql('truncate postern.recipient', 'template');
+  });
+
+  test('the ids of a large queue are read page by page', async (t) => {
+    const harness = await open(t);
+    await server.psql(
+      `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body)
+       select 'a' || n, '', '', 1, 1, 1, '', '' from generate_series(1, 25000) n`,
+      'template',
+    );
+    const uids = await (harness.queue as PostgresRelayQueue).uids();
+    assert.deepEqual([uids.length, new Set(uids).size], [25_000, 25_000]);
+    await server.psql('truncate postern.entry', 'template');
   });
 
   test('of finished entries the newest 100,000 are kept', async (t) => {

@@ -145,30 +145,67 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   }
 
   test('a transaction that is under way may end after its message was refused, and is undone then', async (t) => {
-    let commit: () => Promise<unknown> = () => Promise.resolve();
-    const { accept, queue, clock, outages } = await open(t, 'mx1', {
+    let lost: () => void = () => undefined;
+    let end: () => void = () => undefined;
+    let ended: Promise<unknown> = Promise.resolve();
+    let isFirst = true;
+    const { accept, queue, outages } = await open(t, 'mx1', {
       around: (usual) => (purpose, work) => {
-        if (purpose !== 'accept' || outagesAreThere()) return usual(purpose, work);
-        commit = () => usual(purpose, work);
-        return Promise.reject(new Error('lost'));
+        if (purpose !== 'accept' || !isFirst) return usual(purpose, work);
+        isFirst = false;
+        const [given, gone] = [
+          new Promise<void>((resolve) => (end = resolve)),
+          new Promise<void>((resolve) => (lost = resolve)),
+        ];
+        ended = usual(purpose, async (sql) => {
+          await work(sql);
+          lost();
+          await given;
+        });
+        return gone.then(() => Promise.reject(new Error('lost')));
       },
     });
-    function outagesAreThere(): boolean {
-      return outages.doubts.size > 0;
-    }
     await assert.rejects(accept({ uid: 'under-way' }), isThe('unavailable'));
     await queue.catchUp();
-    await commit();
+    assert.equal(outages.doubts.size, 1);
+    end();
+    await ended;
     assert.equal(await count('entry'), 1);
     await queue.catchUp();
-    assert.equal(await count('entry'), 0);
-    assert.equal(outages.doubts.size, 0);
+    assert.deepEqual([await count('entry'), outages.doubts.size], [0, 0]);
+  });
+
+  test('a message that was refused, and never reached the database, is forgotten', async (t) => {
+    const { accept, queue, outages } = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) =>
+        purpose === 'accept' && outages.doubts.size === 0 ? Promise.reject(new Error('lost')) : usual(purpose, work),
+    });
     await assert.rejects(accept({ uid: 'never-there' }), isThe('unavailable'));
-    await queue.catchUp();
     assert.equal(outages.doubts.size, 1);
-    clock.advance(30);
     await queue.catchUp();
-    assert.equal(outages.doubts.size, 0, 'by now it has failed');
+    assert.deepEqual([await count('entry'), outages.doubts.size], [0, 0]);
+  });
+
+  test('a doubt that is settled while its record is being written leaves none', async (t) => {
+    const { accept, queue, outages, kill } = await open(t);
+    const keep = outages.keep.bind(outages);
+    let write: () => void = () => undefined;
+    const promise = new Promise<void>((resolve) => (write = resolve));
+    outages.keep = async (...given) => {
+      await promise;
+      return keep(...given);
+    };
+    const dropped = proxy.dropAnswer('commit');
+    const refused = assert.rejects(accept({ uid: 'slow-disk' }), isThe('unavailable'));
+    await dropped;
+    await untilTrue('it is withdrawn', async () => {
+      await whenThere(() => queue.catchUp());
+      return (await count('entry')) === 0;
+    });
+    write();
+    await refused;
+    assert.equal(outages.doubts.size, 0);
+    assert.equal((await kill()).outages.doubts.size, 0);
   });
 
   test('a message that was refused, and is on its way when the database is back, is told in the log', async (t) => {
@@ -251,6 +288,34 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     await setStandby('');
     await whenThere(() => queue.catchUp());
     assert.equal(await count('entry'), 0);
+  });
+
+  test('a commit that waits for the standby longer than its node is withdrawn when it happens', async (t) => {
+    const first = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) => {
+        const done = usual(purpose, work);
+        // As when the connection is lost during COMMIT.
+        return purpose === 'accept' && first.outages.doubts.size === 0
+          ? Promise.race([done, waits().then(() => Promise.reject(new Error('lost')))])
+          : done;
+      },
+    });
+    const waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    const waits = () => untilTrue('it waits', async () => (await server.psql(waiting)) !== '0');
+    const setStandby = async (names: string): Promise<void> => {
+      await server.psql(`alter system set synchronous_standby_names = '${names}'`);
+      await server.psql('select pg_reload_conf()');
+    };
+    await setStandby('nobody');
+    t.after(() => setStandby(''));
+    await assert.rejects(first.accept({ uid: 'waits' }), isThe('unavailable'));
+    first.clock.advance(60);
+    await first.queue.look();
+    assert.deepEqual([await count('entry'), first.outages.doubts.size], [0, 1]);
+    await setStandby('');
+    await untilTrue('it is committed', async () => (await count('entry')) === 1);
+    await whenThere(() => first.queue.catchUp());
+    assert.deepEqual([await count('entry'), first.outages.doubts.size], [0, 0]);
   });
 
   for (const where of ['mx1', 'mx2']) {
@@ -371,7 +436,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   });
 
   test('an outcome that the database refuses for its content keeps none of the others', async (t) => {
-    const { accept, claim, queue, clock, outages } = await open(t);
+    const { accept, claim, queue, clock, outages, sentences } = await open(t);
     for (const uid of ['a', 'b', 'c']) await accept({ uid });
     const leases = await claim();
     assert.equal(leases.length, 3);
@@ -383,11 +448,21 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
         return queue.settle(lease, lease.uid === 'b' ? { ...outcome, results: [bad] } : outcome);
       }),
     );
+    const said = (sentence: string) => sentences.filter((one) => one === sentence).length;
+    const counts = () => [
+      said('outcomes that waited for the database are written'),
+      said('the database refuses the outcome of an attempt'),
+    ];
     await queue.catchUp();
     assert.equal(
       await server.psql('select count(*) from postern.entry where finished_at is not null', 'template'),
       '2',
     );
+    await queue.catchUp();
+    assert.deepEqual(counts(), [1, 1]);
+    clock.advance(61);
+    await queue.catchUp();
+    assert.deepEqual(counts(), [1, 2]);
     assert.deepEqual(
       Array.from(outages.outcomes.values(), ({ uid }) => uid),
       ['b'],
@@ -430,6 +505,31 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     await after.done([...after.outcomes.keys()]);
     const last = await OutageLog.open(folder, { log });
     assert.deepEqual([[...last.outcomes.values()], [...last.doubts.values()]], [[], [{ uid: 'later', birth: 'x' }]]);
+  });
+
+  test('of a log that can be read in part, what is done is forgotten', async () => {
+    const [folder, files] = [await temporaryFolder(suite), new FaultyFiles()];
+    const { log } = rememberingLog();
+    const before = await OutageLog.open(folder, { log });
+    for (let token = 0; token < 5; token += 1) {
+      const text = 'x'.repeat(1_000_000);
+      const reply = { code: 250, status: '2.0.0', text, host: null, at: 1 };
+      await before.keep('outcomes', {
+        uid: 'a',
+        token,
+        settlement: { results: [{ index: 0, state: 'delivered', reply }] },
+      });
+    }
+    await before.close();
+    for (let nth = 1; ; nth += 1) {
+      files.order({ call: 'open', code: 'EIO', path: '.segment', nth });
+      const after = await OutageLog.open(folder, { log, files });
+      const { size } = after.outcomes;
+      assert.ok(size < 5, 'it could never be read in part');
+      await after.done([...after.outcomes.keys()]);
+      assert.equal(after.outcomes.size, 0);
+      if (size > 0) return;
+    }
   });
 
   test('a lease whose answer is on its way is not given back', async (t) => {

@@ -136,6 +136,48 @@ describe('entries go from one queue to the other', { skip: skipWithout('postgres
     assert.equal((await harness.queue.find(uid))?.state, 'delivered');
   });
 
+  test('another node sends it before the last has come', async (t) => {
+    const [files, harness] = [await fileQueueFixture(t), await postgresQueues(() => server)(t)];
+    const other = (await harness.another?.())?.queue as PostgresRelayQueue;
+    for (let nth = 0; nth < 70; nth += 1) await accept(files);
+    const claimed: number[] = [];
+    const watched: MovableQueue = {
+      uids: () => files.queue.uids(),
+      wholes: async (uids) => {
+        await other.catchUp(true);
+        claimed.push((await other.claim(claiming(files.clock.now() + 60_000))).length);
+        return files.queue.wholes(uids);
+      },
+      open: (uid) => files.queue.open(uid),
+      adopt: (moved) => files.queue.adopt(moved),
+      drop: (wholes) => files.queue.drop(wholes),
+    };
+    await move(watched, harness.queue as PostgresRelayQueue);
+    const [before, after] = claimed;
+    assert.ok(before === 0 && after !== undefined && after > 0, String(claimed));
+  });
+
+  test('many recipients that nobody may claim yet are released in several statements', async (t) => {
+    const harness = await postgresQueues(() => server)(t);
+    const to = Array.from({ length: 400 }, (_, nth) => `r${nth}@one.example`);
+    for (let nth = 0; nth < 7; nth += 1) await accept(harness, { to });
+    await server.psql(
+      `insert into postern.session (key, node, instance, dead) values ('dead', 'x', 'x', true);
+       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, session)
+         select 'dead' || n, 0, 'a@two.example', 'two.example', 2, 3, n, 1, 'dead' from generate_series(1, 3500) n;
+       create function bounded() returns trigger language plpgsql as $$ begin
+         if (select count(*) from changed) > 1200 then raise 'too many'; end if;
+         return null;
+       end $$;
+       create trigger bounded after update on postern.recipient referencing new table as changed
+         for each statement execute function bounded()`,
+      'template',
+    );
+    t.after(() => server.psql('drop function bounded cascade; truncate postern.recipient', 'template'));
+    await (harness.queue as PostgresRelayQueue).catchUp();
+    assert.equal(await server.psql('select count(*) from postern.recipient where lane = 3', 'template'), '0');
+  });
+
   test('after a kill between the two queues nothing is there twice, and nothing is lost', async (t) => {
     const [files, database] = [await fileQueueFixture(t), await shared(t)];
     await fill(files);

@@ -77,6 +77,17 @@ test('a lease that cannot be written is not given, and its mail is tried when th
   await claimOne(fixture);
 });
 
+test('an entry whose removal the disk refuses keeps its message', async (t) => {
+  const fixture = await fileQueueFixture(t);
+  const { uid } = await accept(fixture);
+  fixture.files.order({ call: 'write', code: 'ENOSPC', path: 'journal' });
+  await assert.rejects(fixture.queue.drop(await fixture.queue.wholes([uid])), isFull);
+  await fixture.afterCrash();
+  fixture.files.order();
+  assert.equal((await entryOf(fixture.queue, uid)).state, 'queued');
+  assert.equal((await bodiesOf(fixture.folder)).length, 1);
+});
+
 test('a snapshot that cannot be written does no harm', async (t) => {
   const fixture = await fileQueueFixture(t, { journalBytes: 2000, segmentBytes: 64 * 1024, maxSegments: 32 });
   fixture.files.order({ call: 'write', code: 'ENOSPC', path: 'snapshot-' });
