@@ -129,9 +129,9 @@ describe('what strangers may do to mailboxes of a cluster', { skip: skipWithout(
     assert.doesNotMatch(await stranger.text(), new RegExp(node.name));
     const asked = await until('its node is known', async () => {
       const answer = await other.admin.request(path, { accept: 'application/json', headers: forged });
-      return answer.status === 421 ? answer : undefined;
+      return answer.text.includes(`is on the node ${node.name}`) ? answer : undefined;
     });
-    assert.match(asked.text, new RegExp(`The mailbox ann@example.org is on the node ${node.name}`));
+    assert.equal(asked.status, 421);
     assert.match((await other.admin.request(path, { accept: 'text/html' })).text, /Open it there/);
   });
 });
