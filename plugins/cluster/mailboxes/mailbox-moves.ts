@@ -179,13 +179,15 @@ export class MailboxMoves {
 
   /** Puts copies that are complete into their places, before the mailboxes are used. Never rejects. */
   install(usernames: readonly string[]): Promise<void> {
-    this.#installing = this.#installing.then(async () => {
-      const place = this.#place;
-      if (place === undefined || usernames.length === 0) return;
-      const arrived = namesIn(join(place.root, incomingFolder));
-      for (const username of usernames) await this.#install(place, username, arrived);
-    });
+    this.#installing = this.#installing.then(() => this.#installAll(usernames));
     return this.#installing;
+  }
+
+  async #installAll(usernames: readonly string[]): Promise<void> {
+    const place = this.#place;
+    if (place === undefined || usernames.length === 0) return;
+    const arrived = namesIn(join(place.root, incomingFolder));
+    for (const username of usernames) await this.#install(place, username, arrived);
   }
 
   async #install(place: MailboxPlace, username: string, arrived: Promise<readonly string[]>): Promise<void> {

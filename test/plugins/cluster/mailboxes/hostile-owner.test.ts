@@ -94,9 +94,8 @@ describe('what strangers may do to mailboxes of a cluster', { skip: skipWithout(
       const file = `${JSON.stringify({ file: path, size: 0, mtimeMs: 0 })}\n`;
       const answer = await ask(other, '/mailbox', arrival('mx9', revision) + file, tls);
       assert.equal(answer.status, 500, path);
-      assert.doesNotMatch(answer.text, /\//);
+      assert.equal(answer.text, '{"detail":"Local error"}');
     }
-    assert.match(other.server.output, /not below the mailbox/);
     await site.sql(
       `with next as (update postern.revision set value = value + 1000 where name = 'mailbox-owners' returning value)
        update postern.mailbox_owner set node = '${node.name}', moving = null, revision = next.value from next

@@ -20,19 +20,19 @@ async function site(t: Ending, row: Partial<OwnerRow> = {}) {
   const inUse = new Set<string>();
   const closed = new Set<string>();
   const folderOf = (username: string): string => join(root, username);
-  const place: MailboxPlace = {
+  const place = {
     root,
     folderOf,
     usernameIn: () => undefined,
     list: () => Promise.resolve([]),
-    count: (username) =>
+    count: (username: string) =>
       readdir(folderOf(username)).then(
         ({ length }) => length,
         () => undefined,
       ),
-    remove: (username) => rm(folderOf(username), { recursive: true, force: true }),
+    remove: (username: string) => rm(folderOf(username), { recursive: true, force: true }),
     settled: Promise.resolve(),
-  };
+  } satisfies MailboxPlace;
   const moves = new MailboxMoves({
     node: 'mx2',
     log,
