@@ -34,7 +34,7 @@ export function mailboxPlace({ maildirs, reader, editor, settled }: PlaceInput):
     async list() {
       const found: string[] = [];
       for (const domain of await reader.domains())
-        found.push(...((await reader.mailboxes(domain)) ?? []).map(usernameOf));
+        for (const mailbox of (await reader.mailboxes(domain)) ?? []) found.push(usernameOf(mailbox));
       return found;
     },
     async count(username) {

@@ -132,8 +132,11 @@ class DividedDelivery implements Delivery {
 
   async abort(): Promise<void> {
     const { found, local, log, transaction } = this.#input;
-    await local?.abort();
-    releaseAll(found);
+    try {
+      await local?.abort();
+    } finally {
+      releaseAll(found);
+    }
     if (this.#isHanded)
       log.warn({ transaction: transaction.id }, 'possible duplicate: handed to another node, then refused as a whole');
   }

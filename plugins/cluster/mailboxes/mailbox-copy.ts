@@ -1,12 +1,14 @@
+import { isUtf8 } from 'node:buffer';
 import { createHash, type Hash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { isMissing } from '../../../core/disk/fault.js';
 import { coreutilsFlush, syncFolder } from '../../../core/disk/folder.js';
 import type { FramedInput } from './framed-input.js';
 
-/** What is in a mailbox, in the order in which it is sent. Paths are below its folder. */
+/** What is in a mailbox. Paths are below its folder. */
 type Entry = { readonly folder: string } | { readonly file: string; readonly size: number; readonly mtimeMs: number };
 
 const Line = z.union([
@@ -20,24 +22,26 @@ const readBytes = 256 * 1024;
 /** Neither follows a link nor blocks on a pipe. */
 const readOnly = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
-/** Folders and files below `root`; none when it is not there. @throws Error for anything else, such as a link */
-async function entriesOf(root: string, path = ''): Promise<readonly Entry[]> {
-  const found: Entry[] = [];
-  const names = await readdir(join(root, path), { withFileTypes: true }).catch((error: unknown) => {
-    if (path === '' && (error as { readonly code?: unknown }).code === 'ENOENT') return [];
+/** Folders and files below `root`, in order; none when it is not there. @throws Error for anything else, such as a link */
+async function* entriesOf(root: string, path = ''): AsyncGenerator<Entry> {
+  const options = { withFileTypes: true, encoding: 'buffer' } as const;
+  const names = await readdir(join(root, path), options).catch((error: unknown) => {
+    if (path === '' && isMissing(error)) return [];
     throw error;
   });
-  for (const entry of names.sort((one, other) => (one.name < other.name ? -1 : 1))) {
-    const below = path === '' ? entry.name : `${path}/${entry.name}`;
+  for (const entry of names.sort((one, other) => Buffer.compare(one.name, other.name))) {
+    const name = entry.name.toString();
+    const below = path === '' ? name : `${path}/${name}`;
+    if (!isUtf8(entry.name)) throw new Error(`the name ${below} is not UTF-8`);
     if (entry.isDirectory()) {
-      found.push({ folder: below }, ...(await entriesOf(root, below)));
+      yield { folder: below };
+      yield* entriesOf(root, below);
       continue;
     }
     if (!entry.isFile()) throw new Error(`${below} is neither a file nor a folder`);
     const { size, mtimeMs } = await lstat(join(root, below));
-    found.push({ file: below, size, mtimeMs });
+    yield { file: below, size, mtimeMs };
   }
-  return found;
 }
 
 /**
@@ -47,19 +51,23 @@ async function entriesOf(root: string, path = ''): Promise<readonly Entry[]> {
  * @throws Error when it changes meanwhile: nothing of it counts then
  */
 export async function* packedMailbox(root: string): AsyncGenerator<Buffer> {
-  const entries = await entriesOf(root);
+  const [entries, after] = [createHash('sha256'), createHash('sha256')];
+  let count = 0;
   const hash = createHash('sha256');
   const hashed = (bytes: Buffer): Buffer => {
     hash.update(bytes);
     return bytes;
   };
-  for (const entry of entries) {
-    yield hashed(Buffer.from(`${JSON.stringify(entry)}\n`));
+  for await (const entry of entriesOf(root)) {
+    const line = Buffer.from(`${JSON.stringify(entry)}\n`);
+    entries.update(line);
+    count += 1;
+    yield hashed(line);
     if ('file' in entry) for await (const bytes of bytesOf(join(root, entry.file), entry.size)) yield hashed(bytes);
   }
-  if (JSON.stringify(await entriesOf(root)) !== JSON.stringify(entries))
-    throw new Error('the mailbox was changed while it was copied');
-  yield Buffer.from(`${JSON.stringify({ end: entries.length, sha256: hash.digest('hex') })}\n`);
+  for await (const entry of entriesOf(root)) after.update(`${JSON.stringify(entry)}\n`);
+  if (!after.digest().equals(entries.digest())) throw new Error('the mailbox was changed while it was copied');
+  yield Buffer.from(`${JSON.stringify({ end: count, sha256: hash.digest('hex') })}\n`);
 }
 
 async function* bytesOf(path: string, size: number): AsyncGenerator<Buffer> {

@@ -24,8 +24,8 @@ const whole = '.whole';
 
 interface MovesInput {
   readonly node: string;
-  readonly table: OwnerTable;
-  readonly link: PeerLink;
+  readonly table: Pick<OwnerTable, 'change' | 'find' | 'ownedBy' | 'pull' | 'row' | 'save' | 'tasks'>;
+  readonly link: Pick<PeerLink, 'ask'>;
   readonly log: Log;
   readonly mailboxes: Pick<OwnedMailboxes, 'close' | 'unused'>;
 }
@@ -44,6 +44,7 @@ export class MailboxMoves {
   /** Mailboxes whose copy could not be put into its place yet. */
   readonly #unready = new Map<string, () => void>();
   readonly #receiving = new Set<string>();
+  #installing: Promise<void> = Promise.resolve();
   #place: MailboxPlace | undefined;
   #running: Promise<void> | undefined;
 
@@ -54,12 +55,15 @@ export class MailboxMoves {
   /** @param isKnown the table has been read from the database */
   async open(place: MailboxPlace, isKnown: boolean): Promise<void> {
     this.#place = place;
-    const folder = join(place.root, incomingFolder);
-    for (const username of this.#input.table.ownedBy(this.#input.node)) await this.install(username);
+    const { table, node, log } = this.#input;
+    await this.install(table.ownedBy(node));
     if (!isKnown) return;
-    const needed = new Set([...this.#unready.keys()].map((username) => folderFor(place, username) + whole));
-    for (const path of (await namesIn(folder)).map((name) => join(folder, name)))
-      if (!needed.has(path)) await rm(path, { recursive: true, force: true });
+    const folder = join(place.root, incomingFolder);
+    const unready = new Set([...this.#unready.keys()].map((username) => folderFor(place, username) + whole));
+    for (const path of (await namesIn(folder)).map((name) => join(folder, name))) {
+      if (!path.endsWith(whole)) await rm(path, { recursive: true, force: true });
+      else if (!unready.has(path)) log.error({ path }, 'a copy of a mailbox that is not of this node is kept');
+    }
   }
 
   /** Does what the table says; a call while it is being done does nothing. */
@@ -72,7 +76,7 @@ export class MailboxMoves {
     const { table, node } = this.#input;
     const place = this.#place;
     if (place === undefined) return;
-    for (const username of this.#unready.keys()) await this.install(username);
+    await this.install([...this.#unready.keys()]);
     for (const row of await table.tasks()) {
       if (row.leaves === node) await this.#removeOld(place, row);
       else await this.#move(place, row);
@@ -91,6 +95,10 @@ export class MailboxMoves {
     const { table, node, mailboxes, link, log } = this.#input;
     const { username, moving, leaves } = row;
     if (moving === null || moving === node || leaves !== null) return;
+    if (this.#unready.has(username)) {
+      await this.#note(row, 'its copy is not in its place yet');
+      return;
+    }
     await place.settled;
     await table.pull();
     // After a crash this node must not use the mailbox before it has asked the database.
@@ -103,12 +111,17 @@ export class MailboxMoves {
     } catch (error) {
       if (!(error instanceof PeerFault)) throw error;
       log.warn({ mailbox: username, node: moving, err: error }, 'a mailbox could not be moved yet');
-      const [now, note] = [await table.row(username), error.message.slice(0, 300)];
-      if (now?.moving === moving && now.note !== note) await table.change(now, { note });
+      await this.#note(row, error.message.slice(0, 300));
     }
     // It may have arrived without an answer.
     const after = await table.row(username);
     if (after?.leaves === node) await this.#removeOld(place, after);
+  }
+
+  async #note({ username, moving }: OwnerRow, note: string): Promise<void> {
+    const { table } = this.#input;
+    const now = await table.row(username);
+    if (now?.moving === moving && now.note !== note) await table.change(now, { note });
   }
 
   /**
@@ -123,9 +136,12 @@ export class MailboxMoves {
     const place = this.#place;
     if (place === undefined) throw problem('unavailable', 'This node has no mailboxes yet.');
     if (this.#receiving.has(username)) throw problem('conflict', `The mailbox ${username} is being received already.`);
+    if (this.#unready.has(username))
+      throw problem('conflict', `A copy of ${username} that is not in its place yet lies on ${node}.`);
     this.#receiving.add(username);
-    const reopen = await mailboxes.close(username);
+    const reopen = mailboxes.close(username);
     try {
+      await mailboxes.unused(username);
       const row = await this.#announced(arrived);
       const count = (await place.count(username)) ?? 0;
       if (count > 0)
@@ -161,15 +177,25 @@ export class MailboxMoves {
     throw problem('conflict', `The mailbox ${username} is not to move from ${from} to ${node}.`);
   }
 
-  /** Puts a copy that is complete into its place, before the mailbox is used. Never rejects. */
-  async install(username: string): Promise<void> {
-    const { mailboxes, log } = this.#input;
+  /** Puts copies that are complete into their places, before the mailboxes are used. Never rejects. */
+  install(usernames: readonly string[]): Promise<void> {
+    this.#installing = this.#installing.then(() => this.#installAll(usernames));
+    return this.#installing;
+  }
+
+  async #installAll(usernames: readonly string[]): Promise<void> {
     const place = this.#place;
-    if (place === undefined) return;
+    if (place === undefined || usernames.length === 0) return;
+    const arrived = namesIn(join(place.root, incomingFolder));
+    for (const username of usernames) await this.#install(place, username, arrived);
+  }
+
+  async #install(place: MailboxPlace, username: string, arrived: Promise<readonly string[]>): Promise<void> {
+    const { mailboxes, log } = this.#input;
     const copy = folderFor(place, username) + whole;
     const path = place.folderOf(username);
     try {
-      if ((await namesIn(dirname(copy))).includes(basename(copy))) {
+      if ((await arrived).includes(basename(copy))) {
         if (((await place.count(username)) ?? 0) > 0) throw new Error('another mailbox lies in its place');
         await place.remove(username);
         await makeFolder(dirname(path));
@@ -180,7 +206,7 @@ export class MailboxMoves {
       this.#unready.delete(username);
     } catch (error) {
       log.error({ mailbox: username, err: error }, 'a mailbox that has come cannot be put into its place');
-      if (!this.#unready.has(username)) this.#unready.set(username, await mailboxes.close(username));
+      if (!this.#unready.has(username)) this.#unready.set(username, mailboxes.close(username));
     }
   }
 }

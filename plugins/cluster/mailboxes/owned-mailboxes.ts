@@ -83,10 +83,9 @@ export class OwnedMailboxes implements MailboxOwners {
     return release === undefined ? { at: 'nowhere' } : { at: 'here', release };
   }
 
-  /** Closes the mailbox until the result is called. Resolves when it is no longer in use. */
-  async close(username: string): Promise<() => void> {
+  /** No further use of the mailbox begins until the result is called. */
+  close(username: string): () => void {
     this.#closed.set(username, (this.#closed.get(username) ?? 0) + 1);
-    await this.unused(username);
     return () => {
       const left = (this.#closed.get(username) ?? 1) - 1;
       if (left > 0) this.#closed.set(username, left);

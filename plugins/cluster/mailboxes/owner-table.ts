@@ -29,8 +29,8 @@ interface TableInput {
   readonly copy: Document<CopiedOwners>;
   /** How nodes are reached, kept with the owners. */
   readonly addresses: () => Readonly<Record<string, string>>;
-  /** Called before a change of a row is in force here. Never rejects. */
-  readonly changes: (row: OwnerRow) => Promise<void>;
+  /** Called before changes of rows are in force here. Never rejects; waits for no use of a mailbox, which may wait for this. */
+  readonly changes: (rows: readonly OwnerRow[]) => Promise<void>;
 }
 
 /**
@@ -152,12 +152,10 @@ export class OwnerTable {
       `select ${columns} from postern.mailbox_owner where revision > $1 order by revision`,
       [this.#revision],
     );
-    for (const row of rows) {
-      await this.#input.changes(row);
-      const { username, node, moving } = row;
-      this.#owners.set(username, { username, node, moving });
-    }
-    this.#revision = Number(rows.at(-1)?.revision ?? this.#revision);
+    if (rows.length === 0) return;
+    await this.#input.changes(rows);
+    for (const { username, node, moving } of rows) this.#owners.set(username, { username, node, moving });
+    this.#revision = Number(rows.at(-1)?.revision);
   }
 
   /** Keeps what is known for the next start. Called at intervals, and at the end. */

@@ -2,7 +2,6 @@ import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { json } from 'node:stream/consumers';
 import { z } from 'zod';
 import type { RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
 import type { Log } from '../../../core/log/log.js';
@@ -20,15 +19,24 @@ export const Envelope = z.strictObject({
   recipients: z.array(z.strictObject({ address: z.string(), username: z.string() })).min(1),
 });
 
+/** They become replies and parts of reports. */
+const text = z.string().transform((said) => said.replaceAll(/[^ -~]/g, '?').slice(0, 300));
+
 export const Outcomes = z.array(
-  z.union([
+  z.discriminatedUnion('outcome', [
     z.object({ outcome: z.literal('delivered') }),
     z.object({
-      outcome: z.enum(['deferred', 'refused']),
-      code: z.int().min(400).max(599),
-      status: z.string(),
-      text: z.string(),
+      outcome: z.literal('deferred'),
+      code: z.int().min(400).max(499),
+      status: z.string().regex(/^4\.\d{1,3}\.\d{1,3}$/),
+      text,
       queue: z.literal(true).optional(),
+    }),
+    z.object({
+      outcome: z.literal('refused'),
+      code: z.int().min(500).max(599),
+      status: z.string().regex(/^5\.\d{1,3}\.\d{1,3}$/),
+      text,
     }),
   ]),
 );
@@ -99,15 +107,13 @@ export class PeerLink {
       if (outcomes.length !== recipients.length) throw new PeerFault('it did not answer for each recipient');
       return recipients.map((recipient, index) => ({ recipient, ...outcomes[index] }) as RecipientOutcome);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
       this.#input.log.warn({ transaction: id, node, err: error }, 'a message could not be handed to its node');
-      const text = `The node ${node} has the mailbox: ${why}`.replaceAll(/[^ -~]/g, '?').slice(0, 300);
       return recipients.map((recipient) => ({
         recipient,
         outcome: 'deferred',
         code: 451,
         status: '4.4.1',
-        text,
+        text: 'The server of this mailbox does not answer now',
         queue: true,
       }));
     }
@@ -193,7 +199,12 @@ async function* lineThen(line: object, content: AsyncIterable<Buffer>): AsyncGen
 }
 
 async function readJson(answer: IncomingMessage): Promise<unknown> {
-  const { 'content-length': length } = answer.headers;
-  if (Number(length ?? 0) > maxAnswerBytes) throw new Error('its answer is too long');
-  return json(answer);
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of answer as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxAnswerBytes) throw new Error('its answer is too long');
+    chunks.push(chunk);
+  }
+  return JSON.parse(Buffer.concat(chunks).toString());
 }

@@ -10,7 +10,7 @@ import { classOf, isProblem, problem, startError } from '../../../core/problem.j
 import type { PeerSettings } from '../options.js';
 import { handedOver } from './divided-target.js';
 import { FramedInput } from './framed-input.js';
-import { Envelope, type Outcomes } from './peer-link.js';
+import { Envelope, Outcomes } from './peer-link.js';
 import type { PeerTls } from './peer-tls.js';
 
 interface ListenerInput {
@@ -24,6 +24,14 @@ interface ListenerInput {
 const maxEnvelope = 2 ** 20;
 /** Longer than the other side keeps a connection. Milliseconds. */
 const keepAliveMs = 120_000;
+/** Without a byte of what is to be read. Milliseconds. */
+const silentMs = 60_000;
+const handshakeMs = 10_000;
+const maxConnections = 256;
+/** For answers that are being made when this node stops. Milliseconds. */
+const closeMs = 5000;
+/** TLS failures are logged at most once in that time. Milliseconds. */
+const failureMs = 60_000;
 
 /** Where the other nodes hand over mail and mailboxes. A client without a certificate of the cluster's authority gets no answer. */
 export class PeerListener {
@@ -36,11 +44,23 @@ export class PeerListener {
     this.#input = input;
     const { tls } = input;
     this.#server = createServer(
-      { ...tls, requestCert: true, rejectUnauthorized: true, minVersion: 'TLSv1.3', requestTimeout: 0 },
+      {
+        ...tls,
+        requestCert: true,
+        rejectUnauthorized: true,
+        minVersion: 'TLSv1.3',
+        handshakeTimeout: handshakeMs,
+        headersTimeout: silentMs,
+        requestTimeout: 0,
+      },
       (asked, answer) => void this.#answer(asked, answer),
     );
     this.#server.keepAliveTimeout = keepAliveMs;
+    this.#server.maxConnections = maxConnections;
+    let loggedAt = -Infinity;
     this.#server.on('tlsClientError', (error: Error, socket) => {
+      if (performance.now() - loggedAt < failureMs) return;
+      loggedAt = performance.now();
       input.log.warn(
         { remote: socket.remoteAddress, err: error },
         'a connection without a certificate of the cluster was refused',
@@ -66,11 +86,13 @@ export class PeerListener {
     const closed = once(this.#server, 'close');
     this.#server.close();
     this.#server.closeIdleConnections();
+    const timer = setTimeout(() => this.#server.closeAllConnections(), closeMs);
     await closed;
+    clearTimeout(timer);
   }
 
   async #answer(asked: IncomingMessage, answer: ServerResponse): Promise<void> {
-    const input = new FramedInput(asked);
+    const input = new FramedInput(unlessSilent(asked));
     try {
       if (asked.method !== 'POST') throw problem('not-found');
       if (asked.url === '/deliver') send(answer, 200, await this.#deliver(input));
@@ -81,9 +103,7 @@ export class PeerListener {
       else throw problem('not-found');
     } catch (error) {
       if (!isProblem(error)) this.#input.log.error({ err: error }, 'what another node asked for could not be done');
-      const [status, detail] = isProblem(error)
-        ? [classOf(error).http, error.message]
-        : [500, (error as Error).message];
+      const [status, detail] = isProblem(error) ? [classOf(error).http, error.message] : [500, 'Local error'];
       // What was not read is not read any more.
       answer.setHeader('Connection', 'close');
       send(answer, status, { detail });
@@ -107,14 +127,21 @@ export class PeerListener {
         })),
         content: () => input.rest(),
       });
-      return outcomes.map((one) => {
-        if (one.outcome === 'delivered') return { outcome: 'delivered' };
-        const { outcome, code, status, text, queue } = one;
-        return { outcome, code, status, text, ...(queue === true && { queue }) };
-      });
+      return Outcomes.parse(outcomes);
     } finally {
       for (const key of keys) this.#delivering.delete(key);
     }
+  }
+}
+
+/** The body of a request; the request is over when its client says nothing while it is waited for. */
+async function* unlessSilent(asked: IncomingMessage): AsyncGenerator<Buffer> {
+  const chunks = asked[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  for (;;) {
+    const timer = setTimeout(() => asked.destroy(new Error('the other node is silent')), silentMs);
+    const next = await chunks.next().finally(() => clearTimeout(timer));
+    if (next.done === true) return;
+    yield next.value;
   }
 }
 

@@ -37,20 +37,31 @@ export function provideMailboxes(
   { node, nodes, peers, copy, local, file }: ProvideInput,
 ): { readonly owners: MailboxOwners; readonly assign: (username: string) => Promise<unknown> } {
   const tls = readPeerTls(peers, dirname(file ?? './none'));
+  let [isHurrying, isAskedAgain] = [false, false];
   const hurry = (): void => {
+    if (isHurrying) {
+      isAskedAgain = true;
+      return;
+    }
+    [isHurrying, isAskedAgain] = [true, false];
     const again = (): void => void hurryMail(node).catch(() => undefined);
     again();
     // What was queued at this moment.
-    setTimeout(again, lateMs).unref();
+    const late = (): void => {
+      isHurrying = false;
+      if (isAskedAgain) hurry();
+      else again();
+    };
+    setTimeout(late, lateMs).unref();
   };
   const table = new OwnerTable({
     cluster: node,
     copy,
     addresses: () => nodes.addresses,
-    changes: async (row) => {
-      if (row.node !== node.node) return;
-      await moves.install(row.username);
-      if (row.moving === null) hurry();
+    changes: async (rows) => {
+      const own = rows.filter((row) => row.node === node.node);
+      await moves.install(own.map(({ username }) => username));
+      if (own.some(({ moving }) => moving === null)) hurry();
     },
   });
   const link = new PeerLink({ tls, addressOf: (name) => nodes.addressOf(name), returned: hurry, log });
@@ -63,6 +74,11 @@ export function provideMailboxes(
   async function claim(place: MailboxPlace): Promise<void> {
     await table.claim(await withMessages(place, (username) => table.find(username) === undefined));
     isClaimed = true;
+  }
+
+  /** Not waited for: it takes as long as a mailbox is large. */
+  function move(): void {
+    moves.run().catch((error: unknown) => log.error({ err: error }, 'mailboxes cannot be moved'));
   }
 
   async function opened(place: MailboxPlace): Promise<void> {
@@ -79,7 +95,7 @@ export function provideMailboxes(
       if (node.fault !== undefined || node.session === undefined) return;
       await table.pull();
       if (!isClaimed) await claim(place);
-      await moves.run();
+      move();
     });
     every(strangersSeconds, () => strangers.look(place));
     every(saveSeconds, () => table.save());
@@ -89,7 +105,7 @@ export function provideMailboxes(
   node.onRing(ownersTopic, () => {
     void table
       .pull()
-      .then(() => moves.run())
+      .then(move)
       .catch(() => undefined);
   });
   health.check('mailboxes of others', () => strangers.report());

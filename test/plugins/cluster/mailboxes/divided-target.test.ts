@@ -135,6 +135,16 @@ describe('the target of mailboxes that nodes divide', () => {
     }
   });
 
+  test('lets go of everything when it cannot be taken back', async () => {
+    const site = divided();
+    const start = site.local.start.bind(site.local);
+    const abort = (): Promise<void> => Promise.reject(new Error('disk'));
+    site.local.start = async (...given) => ({ ...(await start(...given)), abort });
+    const { delivery } = await site.deliver([recipient('mx1-a'), recipient('mx2-b')]);
+    await assert.rejects(delivery.abort(), /disk/);
+    assert.equal(site.held(), 0);
+  });
+
   test('explains where mail goes', async () => {
     const { target, local } = divided();
     const sentences = await target.explain?.({ target: 'mailbox', destination: 'mx2-a@example.org' });

@@ -70,10 +70,16 @@ describe('a packed mailbox', () => {
     const root = await mailbox(t);
     const changing = (async () => {
       for await (const chunk of packedMailbox(root))
-        if (chunk.includes('hello')) await appendFile(join(root, 'subscriptions'), 'Work\n');
+        if (chunk.includes('"folder":"tmp"')) await appendFile(join(root, 'subscriptions'), 'Work\n');
     })();
     await assert.rejects(changing, /changed while it was copied/);
     await symlink('/etc/passwd', join(root, 'cur', '3.M1P1.host'));
     await assert.rejects(bytesOf(packedMailbox(root)), /neither a file nor a folder/);
+  });
+
+  test('is refused when a name is not UTF-8, and says where', async (t) => {
+    const root = await mailbox(t);
+    await mkdir(Buffer.concat([Buffer.from(`${root}/.Work/.B`), Buffer.from([0xfc])]));
+    await assert.rejects(bytesOf(packedMailbox(root)), /the name \.Work\/\.B\ufffd is not UTF-8/);
   });
 });
