@@ -22,7 +22,7 @@ async function handed(t: Ending, answer: (response: ServerResponse) => void) {
   const { port } = server.address() as AddressInfo;
   const link = new PeerLink({
     tls: { ca: authority.cert, ...authority.pair() },
-    addressOf: () => `localhost:${port}`,
+    addressOf: () => Promise.resolve(`localhost:${port}`),
     returned: () => undefined,
     log: rememberingLog().log,
   });
