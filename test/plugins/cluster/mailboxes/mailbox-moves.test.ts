@@ -78,7 +78,7 @@ async function site(t: Ending, row: Partial<OwnerRow> = {}) {
     row: () => row1,
     change: (more: Partial<OwnerRow>) => (row1 = { ...row1, ...more }),
     /** A copy that has come. */
-    async arrived(path = copy) {
+    arrived: async (path = copy) => {
       await mkdir(path, { recursive: true });
       await writeFile(join(path, '1'), 'the only one');
     },
