@@ -32,7 +32,7 @@ const policy: readonly Rule[] = [
   { match: /^POST \/client\/queue\/recover$/, access: ['admin'] },
   { match: /^\w+ \/client\//, access: ['operate'] },
   { match: /^GET \/config\/sync\/status$/, access: ['read', 'admin'] },
-  { match: /^GET \/(?:acme|tls-reports|cluster(?:\/mailbox)?)$/, access: ['read'] },
+  { match: /^GET \/(?:acme|tls-reports|cluster(?:\/mailboxes\/\{username\})?)$/, access: ['read'] },
   { match: /^\w+ \/(?:config|system|logs|audit|sign-ins|accounts|acme|cluster)(?:\/|$)/, access: ['admin'] },
 ];
 
