@@ -187,3 +187,9 @@ export interface MovedEntries {
 }
 
 export type MoveQueue = (move: QueueMove) => Promise<MovedEntries>;
+
+/** SQLSTATE of an error of the database; undefined for another error, such as `EPIPE`. */
+export function sqlState(error: unknown): string | undefined {
+  const { code } = error as { readonly code?: unknown };
+  return typeof code === 'string' && /^[0-9FHPX][0-9A-Z]{4}$/.test(code) ? code : undefined;
+}

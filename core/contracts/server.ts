@@ -77,7 +77,7 @@ export interface Configuration {
   readonly nameServers?: readonly string[];
   /** Maximum message size in bytes. */
   readonly messageBytes?: number;
-  /** The files of the audit log may have so many bytes together. */
+  /** Bytes that all files of the audit log may have together. */
   readonly auditBytes?: number;
   /** Maximum concurrent SMTP sessions, over all listeners. */
   readonly maxSessions?: number;

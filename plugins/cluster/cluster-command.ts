@@ -5,6 +5,7 @@ import { pino } from 'pino';
 import { z } from 'zod';
 import { answered, type Command, type CommandInput, type Terminal } from '../../core/cli/command.js';
 import { withProgress } from '../../core/cli/terminal.js';
+import { sqlState } from '../../core/contracts/cluster.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
 import { startError, usageError } from '../../core/problem.js';
@@ -136,7 +137,7 @@ async function ensureDatabase(input: Input, boss: As): Promise<boolean> {
     await connected(input, boss, () => Promise.resolve());
     return false;
   } catch (error) {
-    if ((error as { readonly code?: unknown }).code !== '3D000') throw error;
+    if (sqlState(error) !== '3D000') throw error;
   }
   await connected(input, { ...boss, database: 'postgres' }, async (_, { client }) => {
     await client.query(

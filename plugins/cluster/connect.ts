@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type { SqlRow } from '../../core/contracts/cluster.js';
+import { type SqlRow, sqlState } from '../../core/contracts/cluster.js';
 import { startError } from '../../core/problem.js';
 import { serverAddress } from './database.js';
 import type { DatabaseSettings } from './options.js';
@@ -90,7 +90,7 @@ export async function connectTo({ askPassword, ...wanted }: Connecting): Promise
       if (client !== undefined) return { client, host };
       complaints.push(`${host} is a standby.`);
     } catch (error) {
-      if ((error as { readonly code?: string }).code === '3D000') throw error;
+      if (sqlState(error) === '3D000') throw error;
       complaints.push(connectionRefusal(error, wanted) ?? `${host} does not answer: ${wordsOf(error)}.`);
     }
   }

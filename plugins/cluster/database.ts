@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../../core/clock.js';
+import { sqlState } from '../../core/contracts/cluster.js';
 import type { Log } from '../../core/log/log.js';
 import { isProblem, problem } from '../../core/problem.js';
 import type { DatabaseSettings } from './options.js';
@@ -126,7 +127,7 @@ export class Database {
     } catch (cause) {
       void connecting.then((late) => late.release(true)).catch(() => undefined);
       // Others have all its connections: there is nothing wrong with it, and those that are open have to do.
-      const isCrowded = stateOf(cause) === '53300';
+      const isCrowded = sqlState(cause) === '53300';
       if (isCrowded && lane.pool.totalCount > 0 && !lane.pool.ended) {
         lane.pool.options.max = lane.pool.totalCount;
         return this.#connect(purpose);
@@ -262,27 +263,21 @@ export function serverAddress(host: string, { tls }: DatabaseSettings): pg.Clien
   };
 }
 
-/** SQLSTATE of an error, or undefined for one that is not of the database. */
-export function stateOf(error: unknown): string | undefined {
-  const { code } = error as { readonly code?: unknown };
-  return error instanceof pg.DatabaseError && typeof code === 'string' ? code : undefined;
-}
-
 /** The server answered: the connection is well, and nothing of the transaction was done. */
 function isRefusedStatement(error: unknown): boolean {
-  const state = stateOf(error);
+  const state = sqlState(error);
   if (state === statementTimeout) return true;
   return isProblem(error) || (state !== undefined && !/^(08|57|25006)/.test(state));
 }
 
 /** No answer, or none in time: whether the statement was refused is not known. */
 export function isUnanswered(error: unknown): boolean {
-  const state = stateOf(error);
+  const state = sqlState(error);
   return state === undefined || state === statementTimeout || /^(08|57|25006)/.test(state);
 }
 
 /** The server cannot be written any more. */
-const isElsewhere = (error: unknown): boolean => stateOf(error) === '25006';
+const isElsewhere = (error: unknown): boolean => sqlState(error) === '25006';
 
 /** A conflict with another transaction: the same may succeed when it is tried again. */
-export const isConflict = (error: unknown): boolean => ['40001', '40P01', '55P03'].includes(stateOf(error) ?? '');
+export const isConflict = (error: unknown): boolean => ['40001', '40P01', '55P03'].includes(sqlState(error) ?? '');

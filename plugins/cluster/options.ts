@@ -81,7 +81,7 @@ const PeerOptions = z.strictObject({
       ca: z
         .string()
         .min(1)
-        .describe('PEM file of the authority of the cluster. Whoever has a certificate of it is a node.')
+        .describe('PEM file of the authority of the cluster. A certificate of it makes a node.')
         .meta({ examples: ['/etc/postern/cluster-ca.pem'] }),
       cert: z
         .string()

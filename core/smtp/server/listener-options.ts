@@ -97,7 +97,7 @@ export const ListenerOptions = z
       complain('reusePort', `this needs Node.js 22.12, 23.1 or newer, not ${process.versions.node}; or give socket`);
     }
     if (listener.reusePort && (fd !== undefined || socket !== undefined)) {
-      complain('reusePort', 'a socket that was handed over is shared by whoever hands it over');
+      complain('reusePort', 'a socket that is handed over is shared by the process that opened it');
     }
     if (listener.lenientPaths && listener.mode !== 'submission') {
       complain('lenientPaths', 'lenientPaths is for submission listeners only');

@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers';
 import { LRUCache } from 'lru-cache';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Cluster, SharedDatabase, SqlTransaction } from '../../../core/contracts/cluster.js';
+import { type Cluster, type SharedDatabase, sqlState, type SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import type { Log } from '../../../core/log/log.js';
@@ -10,7 +10,7 @@ import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js
 import { normalReason } from '../queue/queued-entry.js';
 import type { Change } from '../queue/change.js';
 import type { WholeEntry } from '../queue/moving.js';
-import { Batches, refusesContent, stateOf } from './batches.js';
+import { Batches, refusesContent } from './batches.js';
 import {
   deleteOldBodies,
   insertBodies,
@@ -233,7 +233,7 @@ export class DatabaseAcceptance {
     try {
       return await storeParts(this.#input.cluster.database, birth, message);
     } catch (error) {
-      throw stateOf(error) === diskFull ? problem('storage-full', { detail: full, cause: error }) : error;
+      throw sqlState(error) === diskFull ? problem('storage-full', { detail: full, cause: error }) : error;
     }
   }
 
@@ -305,7 +305,7 @@ export class DatabaseAcceptance {
         return accepted;
       } catch (error) {
         if (refusesContent(error)) return this.#writeEach(items, error);
-        const isFull = stateOf(error) === diskFull;
+        const isFull = sqlState(error) === diskFull;
         this.#isAway = !isFull;
         isSent ||= !isProblem(error) && !isFull;
         if (isFull || cluster.clock.monotonic() + ms >= until) {
@@ -477,7 +477,7 @@ async function mayAppear(database: SharedDatabase, uid: string): Promise<boolean
     const text = `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body)
       values ($1, '', '', 0, 0, 0, '', '') on conflict (uid) do nothing`;
     await sql.query(text, [uid]).catch((error: unknown) => {
-      if (stateOf(error) !== lockTimeout) throw error;
+      if (sqlState(error) !== lockTimeout) throw error;
       waits = true;
     });
     throw undo;

@@ -1,3 +1,5 @@
+import { sqlState } from '../../../core/contracts/cluster.js';
+
 interface Waiting<T, R> {
   readonly item: T;
   readonly resolve: (result: R) => void;
@@ -85,11 +87,5 @@ export class Batches<T, R> {
   }
 }
 
-/** SQLSTATE of an error; undefined for one that is not of the database. */
-export function stateOf(error: unknown): string | undefined {
-  const { code } = error as { readonly code?: unknown };
-  return typeof code === 'string' ? code : undefined;
-}
-
 /** What the content of a message is to blame for: data, constraints, limits of the program. */
-export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(stateOf(error) ?? '');
+export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(sqlState(error) ?? '');

@@ -1,4 +1,4 @@
-import type { SharedDatabase } from '../../../core/contracts/cluster.js';
+import { type SharedDatabase, sqlState } from '../../../core/contracts/cluster.js';
 import type { Log } from '../../../core/log/log.js';
 import { oldTable } from './bodies.js';
 
@@ -117,7 +117,7 @@ export class BodyRing {
         return true;
       });
     } catch (error) {
-      if ((error as { readonly code?: unknown }).code !== lockHeld) throw error;
+      if (sqlState(error) !== lockHeld) throw error;
       this.#log.debug({ table: `body_${number}` }, 'a table of bodies is in use, and emptied later');
       return false;
     }

@@ -41,7 +41,7 @@ export async function moveMailbox(
   let note: string | null = null;
   while (state.node !== node || state.moving !== null || state.leaves !== null) {
     if (state.node !== node && state.moving !== node)
-      throw startError(`${username} stays on ${state.node}: somebody has changed that meanwhile.`);
+      throw startError(`${username} stays on ${state.node}: the move was changed meanwhile.`);
     if (state.note !== note && state.note !== null) say(`It has to wait: ${state.note}`);
     note = state.note;
     await pause(lookMs);
