@@ -11,7 +11,7 @@ import { projectRoot } from '../support/project.js';
 import { referenceOf } from './reference.js';
 
 const file = join(projectRoot, 'docs', 'reference.md');
-const command = 'POSTERN_WRITE_REFERENCE=1 npm test -- e2e/reference';
+const command = 'npm run reference';
 
 const names = [
   ...new Set([

@@ -14,7 +14,7 @@ import { freeListeners } from '../../support/server-process.js';
 import { SmtpClient } from '../../support/smtp-client.js';
 
 const file = 'docs/plugin-reference.md';
-const command = 'POSTERN_WRITE_REFERENCE=1 npm test -- plugin-kit/plugin-reference';
+const command = 'npm run reference';
 const read = (path: string): string => readFileSync(join(projectRoot, path), 'utf8');
 
 /** An exported interface or type with its comment, as the source has it. */
