@@ -111,6 +111,8 @@ export interface Cluster {
   readonly clock: Clock;
   /** Of the session of this node; undefined while it has none. Leases belong to it. */
   readonly session: string | undefined;
+  /** Why this server has no part in the cluster until another version of it is installed; undefined when it has. */
+  readonly outdated: string | undefined;
   /**
    * Ends what this server has left of its earlier sessions, so that all nodes take their leases. Called when what came of
    * these leases is written; until then such a session lives as long as one that is silent. Does nothing without a session.

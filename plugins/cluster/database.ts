@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../../core/clock.js';
+import { Semaphore } from '../../core/concurrency.js';
 import { sqlState } from '../../core/contracts/cluster.js';
 import type { Log } from '../../core/log/log.js';
 import { isProblem, problem } from '../../core/problem.js';
@@ -33,6 +34,8 @@ const connectTimeoutMs = 3000;
 const workTimeoutMs = 4000;
 /** SQLSTATE of a statement that took too long. */
 const statementTimeout = '57014';
+/** SQLSTATE of a server that has no connection left for this node. */
+const tooMany = '53300';
 const firstPauseMs = 100;
 
 interface DatabaseInput {
@@ -55,6 +58,11 @@ export class Database {
   #host = 0;
   #failures = 0;
   #notBefore = -Infinity;
+  /** In a row, without a new connection between them. */
+  #crowds = 0;
+  #crowdedUntil = -Infinity;
+  /** One is made beside that of the session: a server that has just started gets no rush. */
+  readonly #making = new Semaphore(1);
   #closed = false;
   /** Why the last connection failed; undefined while all is well. */
   #fault: string | undefined;
@@ -118,7 +126,11 @@ export class Database {
     const { clock } = this.#input;
     if (clock.monotonic() < this.#notBefore) throw problem('unavailable', { detail: away, cause: this.#fault });
     const lane = this.#openLane(purpose);
-    const connecting = lane.pool.connect();
+    const { pool } = lane;
+    const isCrowded = clock.monotonic() < this.#crowdedUntil;
+    if (isCrowded && pool.totalCount === 0) throw problem('unavailable', { detail: away, cause: crowded });
+    pool.options.max = isCrowded ? pool.totalCount : connections[purpose];
+    const connecting = purpose === 'fence' ? pool.connect() : this.#checkOut(pool);
     try {
       const client = await Promise.race([connecting, lane.givenUp]);
       this.#failures = 0;
@@ -126,15 +138,32 @@ export class Database {
       return client;
     } catch (cause) {
       void connecting.then((late) => late.release(true)).catch(() => undefined);
-      // Others have all its connections: there is nothing wrong with it, and those that are open have to do.
-      const isCrowded = sqlState(cause) === '53300';
-      if (isCrowded && lane.pool.totalCount > 0 && !lane.pool.ended) {
-        lane.pool.options.max = lane.pool.totalCount;
-        return this.#connect(purpose);
-      }
-      if (!isCrowded && this.#lanes.get(purpose) === lane) this.#leave(cause);
+      // There is nothing wrong with the server, and the connections that are open have to do.
+      if (sqlState(cause) === tooMany) {
+        this.#crowd(purpose);
+        if (pool.totalCount > 0 && !pool.ending) return this.#connect(purpose);
+      } else if (this.#lanes.get(purpose) === lane) this.#leave(cause);
       throw problem('unavailable', { detail: away, cause });
     }
+  }
+
+  async #checkOut(pool: pg.Pool): Promise<pg.PoolClient> {
+    if (pool.idleCount > 0 || pool.totalCount >= pool.options.max) return pool.connect();
+    await this.#making.acquire();
+    try {
+      return await pool.connect();
+    } finally {
+      this.#making.release();
+    }
+  }
+
+  /** Others have all connections of the server: no new one is tried for a while. */
+  #crowd(purpose: Purpose): void {
+    const { log, clock, queryTimeoutMs } = this.#input;
+    if (this.#crowds === 0) log.warn({ purpose }, crowded.message);
+    const pause = Math.min(queryTimeoutMs, firstPauseMs * 2 ** this.#crowds);
+    this.#crowds += 1;
+    this.#crowdedUntil = clock.monotonic() + byChance(pause);
   }
 
   /** Closes all connections; the next ones are made to the next server, after a pause that grows. */
@@ -148,7 +177,7 @@ export class Database {
     const rounds = Math.floor((this.#failures - 1) / settings.hosts.length);
     // A node that comes back late is dead to those that came back at once.
     const pause = Math.min(queryTimeoutMs, firstPauseMs * 2 ** rounds);
-    this.#notBefore = clock.monotonic() + randomInt(Math.ceil(pause / 2), Math.floor(pause) + 1);
+    this.#notBefore = clock.monotonic() + byChance(pause);
     for (const lane of this.#lanes.values()) void lane.giveUp();
     this.#lanes.clear();
   }
@@ -184,7 +213,10 @@ export class Database {
       verify: refuseReadOnly,
     });
     // One that is lost while it is in use, between two statements: the next statement fails.
-    pool.on('connect', (client) => client.on('error', () => undefined));
+    pool.on('connect', (client) => {
+      this.#crowds = 0;
+      client.on('error', () => undefined);
+    });
     // Of an idle connection; the next query opens another one.
     pool.on('error', (error) => log.warn({ err: error, purpose }, 'a connection to the database was lost'));
     let reject: (error: Error) => void = () => undefined;
@@ -205,6 +237,10 @@ export class Database {
     this.#lanes.clear();
   }
 }
+
+/** Half of it at least. */
+const byChance = (ms: number): number => randomInt(Math.ceil(ms / 2), Math.floor(ms) + 1);
+
 /**
  * A commit whose wait for the synchronous standby was cancelled succeeds with a warning, though it is on one server alone.
  */
@@ -221,6 +257,7 @@ async function commit(client: pg.ClientBase): Promise<void> {
 }
 
 const away = 'The database of the cluster does not answer.';
+const crowded = new Error('the database has too few connections for this node');
 
 const prepare =
   "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";

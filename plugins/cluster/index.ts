@@ -21,6 +21,8 @@ import type { LoadMove } from './queue-transfer.js';
 import { clockPlaySeconds, type MailboxReport } from './server-state.js';
 
 const name = 'cluster';
+/** Health speaks of commits that the database has forgotten for so long. Milliseconds. */
+const alarmMs = 3_600_000;
 const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', group: 'Admin' } as const;
 
 /** Several servers that are one service: they share a PostgreSQL. */
@@ -59,7 +61,7 @@ const nodeOfCluster = definePlugin({
     const complaint = await node.complaint();
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
-    health.check('cluster', () => healthOf(node));
+    health.check('cluster', () => healthOf(node, clock.now()));
     http.navigate(link);
     const { provided, sets } = await provideServices(context, { node, settings: options, ...services });
     http.mount(
@@ -108,11 +110,18 @@ function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuratio
   };
 }
 
-function healthOf(node: ClusterNode): HealthReport {
+function healthOf(node: ClusterNode, now: number): HealthReport {
   const page = '/cluster';
   if (node.fault !== undefined)
     return { status: 'degraded', why: `The database does not answer: ${node.fault}.`, page };
+  if (node.outdated !== undefined)
+    return { status: 'degraded', why: `${node.outdated} Mail for others is neither taken nor sent.`, page };
   if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.', page };
+  const { forgottenAt = -Infinity } = node;
+  if (now - forgottenAt < alarmMs) {
+    const why = `The database has forgotten commits, seen at ${new Date(forgottenAt).toISOString()}: mail that it had taken may be lost, or sent again.`;
+    return { status: 'degraded', why, page };
+  }
   const apart = Math.round(Math.abs(node.clockAheadMs ?? 0) / 1000);
   if (apart <= clockPlaySeconds) return { status: 'up' };
   return { status: 'degraded', why: `The clocks of this machine and of the database differ by ${apart} s.`, page };

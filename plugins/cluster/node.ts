@@ -97,6 +97,16 @@ export class ClusterNode implements Cluster {
     return this.#session.fenced;
   }
 
+  /** When the database was found to have forgotten commits, by the clock of this machine; undefined when it has not. */
+  get forgottenAt(): number | undefined {
+    return this.#session.forgottenAt;
+  }
+
+  /** Why this server cannot work with the tables any more: a newer one has changed them. */
+  get outdated(): string | undefined {
+    return this.#session.outdated;
+  }
+
   /** Why the database is away; undefined when it is not. */
   get fault(): string | undefined {
     return this.#connections.fault;

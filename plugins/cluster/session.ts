@@ -1,9 +1,11 @@
 import { uptime } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
+import type pg from 'pg';
 import type { Clock } from '../../core/clock.js';
 import type { Log } from '../../core/log/log.js';
 import { startError } from '../../core/problem.js';
 import type { Database } from './database.js';
+import { complaintOf } from './schema.js';
 
 interface SessionInput {
   readonly database: Pick<Database, 'query' | 'transaction'>;
@@ -48,6 +50,25 @@ interface Living {
   isOnly: boolean;
 }
 
+/** The database knows this session with this beat, unless it has forgotten commits. */
+interface Earlier {
+  readonly key: string;
+  readonly beatNumber: number;
+}
+
+interface TablesRow {
+  readonly version: number;
+  readonly least_reader: number;
+}
+
+interface BeatRow extends TablesRow {
+  readonly beat: string;
+  readonly draining: boolean;
+  readonly now: number;
+}
+
+const tablesText = 'select version, least_reader from postern.schema order by version desc limit 1';
+
 /**
  * The life of a node among the others: a row in the database with a heartbeat. Leases belong to a session, not to a
  * node; when the others have declared it dead, it must not send another final dot, and joins anew.
@@ -62,6 +83,10 @@ export class NodeSession {
   readonly #drainListeners = new Set<() => void>();
   readonly #question: Question;
   #living: Living | undefined;
+  /** The one that this process has lost. */
+  #earlier: Earlier | undefined;
+  #forgottenAt: number | undefined;
+  #outdated: string | undefined;
   #fenced = 0;
   /** Kept when the session ends: the next one of this process drains as well. */
   #draining = false;
@@ -84,6 +109,16 @@ export class NodeSession {
   /** How often the others have declared this node dead, or it had to assume so. */
   get fenced(): number {
     return this.#fenced;
+  }
+
+  /** When the database was found to have forgotten commits, by the clock of this machine; undefined when it has not. */
+  get forgottenAt(): number | undefined {
+    return this.#forgottenAt;
+  }
+
+  /** Why this server cannot work with the tables any more; undefined when it can. Read with each beat. */
+  get outdated(): string | undefined {
+    return this.#outdated;
   }
 
   /** An operator wants it so; read with each beat. */
@@ -196,30 +231,48 @@ export class NodeSession {
   async #begin(): Promise<void> {
     const { database, node, instance, clock, log } = this.#input;
     const before = this.#now();
+    const earlier = this.#earlier;
     const joined = await database.transaction('fence', async (client) => {
       // Servers with one name join one after the other.
       await client.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`postern.session.${node}`]);
+      const { rows: tables } = await client.query<TablesRow>(tablesText);
+      const outdated = complaintOf(tables[0]);
+      if (outdated !== undefined) return { outdated };
       const { rowCount: others } = await client.query(
         'select 1 from postern.session where node = $1 and instance <> $2 and not dead',
         [node, instance],
       );
       if (others !== 0) throw new NameTaken(node);
+      const isForgotten = earlier !== undefined && (await forgets(client, earlier));
+      const key = await newKey(client, node, earlier);
       const asked = clock.monotonic();
-      const { rows } = await client.query<{ key: string; now: number }>(
-        `insert into postern.session (key, node, instance, draining, report)
-         select $1 || ':' || nextval('postern.session_number'), $1, $2, $3, ${withTime('$4')}
-         returning key, extract(epoch from clock_timestamp())::float8 * 1000 as now`,
-        [node, instance, this.#draining, this.#report()],
+      const { rows } = await client.query<{ now: number }>(
+        `insert into postern.session (key, node, instance, draining, report) values ($1, $2, $3, $4, ${withTime('$5')})
+         returning extract(epoch from clock_timestamp())::float8 * 1000 as now`,
+        [key, node, instance, this.#draining, this.#report()],
       );
-      const [row] = rows;
-      return row && { key: row.key, clockOffset: row.now - (asked + clock.monotonic()) / 2 };
+      return { key, isForgotten, clockOffset: (rows[0]?.now ?? 0) - (asked + clock.monotonic()) / 2 };
     });
-    if (joined === undefined) throw new Error('the database gave no key for the session');
-    const { key, clockOffset } = joined;
+    if ('outdated' in joined) return this.#outdate(joined.outdated);
+    const { key, clockOffset, isForgotten } = joined;
+    this.#outdated = undefined;
+    this.#earlier = undefined;
     this.#clockOffset = clockOffset;
     this.#living = { key, beat: { number: 0, ...before }, isOnly: false };
     log.info({ session: key }, 'this node has joined the cluster');
+    if (isForgotten) this.#forgotten();
     this.#tell();
+  }
+
+  #outdate(why: string): void {
+    if (this.#outdated === undefined) this.#input.log.error(`this node is not in the cluster: ${why}`);
+    this.#outdated = why;
+  }
+
+  /** Mail that was acknowledged may be lost, and what was sent may be sent again. */
+  #forgotten(): void {
+    this.#forgottenAt = this.#input.clock.now();
+    this.#input.log.error('the database has forgotten commits: mail that it had taken may be lost, or sent again');
   }
 
   /** The lock of the data folder proves that no process works in its earlier sessions. */
@@ -255,16 +308,27 @@ export class NodeSession {
 
   async #beat(living: Living): Promise<void> {
     const sent = this.#now();
-    const { rows } = await this.#input.database.query<{ beat: string; draining: boolean; now: number }>(
+    const { rows } = await this.#input.database.query<BeatRow>(
       'fence',
-      `update postern.session set beat = beat + 1, report = ${withTime('$2')} where key = $1 and not dead
-       returning beat, draining, extract(epoch from clock_timestamp())::float8 * 1000 as now`,
+      `update postern.session set beat = beat + 1, report = ${withTime('$2')} from (${tablesText}) t
+       where key = $1 and not dead
+       returning beat, draining, extract(epoch from clock_timestamp())::float8 * 1000 as now, t.version, t.least_reader`,
       [living.key, this.#report()],
     );
     const row = rows[0];
     if (row === undefined) return this.#fence('the others have declared it dead');
     const number = Number(row.beat);
-    if (number <= living.beat.number) return this.#fence('the database has forgotten a beat');
+    if (number <= living.beat.number) {
+      this.#fence('the database has forgotten a beat');
+      // The next session need not find that out.
+      this.#earlier = { key: living.key, beatNumber: 0 };
+      return this.#forgotten();
+    }
+    const outdated = complaintOf(row);
+    if (outdated !== undefined) {
+      this.#fence('its program is too old for the tables');
+      return this.#outdate(outdated);
+    }
     const { clock } = this.#input;
     this.#clockOffset = row.now - (sent.sentAt + clock.monotonic()) / 2;
     living.beat = { number, ...sent };
@@ -281,6 +345,7 @@ export class NodeSession {
   #fence(why: string): void {
     if (this.#living === undefined) return;
     this.#fenced += 1;
+    this.#earlier = { key: this.#living.key, beatNumber: this.#living.beat.number };
     this.#input.log.error({ session: this.#living.key }, `this node has left the cluster: ${why}`);
     this.#end();
   }
@@ -325,6 +390,21 @@ export class NodeSession {
 /** A report with the time of the database, from which pages tell the age of a beat. */
 const withTime = (report: string): string =>
   `${report}::jsonb || jsonb_build_object('beatAt', extract(epoch from clock_timestamp())::float8 * 1000)`;
+
+async function forgets(client: pg.ClientBase, { key, beatNumber }: Earlier): Promise<boolean> {
+  const { rows } = await client.query<{ beat: string }>('select beat from postern.session where key = $1', [key]);
+  return rows[0] === undefined || Number(rows[0].beat) < beatNumber;
+}
+
+/** A database that has forgotten commits may give a number again. */
+async function newKey(client: pg.ClientBase, node: string, earlier: Earlier | undefined): Promise<string> {
+  const before = Number(earlier?.key.split(':').at(-1) ?? 0);
+  for (;;) {
+    const { rows } = await client.query<{ number: string }>("select nextval('postern.session_number') as number");
+    const number = Number(rows[0]?.number);
+    if (number > before) return `${node}:${number}`;
+  }
+}
 
 class NameTaken extends Error {
   constructor(node: string) {

@@ -407,7 +407,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   }
 
   refusal(): string | undefined {
-    return this.#fault !== undefined && this.#acceptance.isVain
+    const isOutdated = this.#input.cluster.outdated !== undefined;
+    return isOutdated || (this.#fault !== undefined && this.#acceptance.isVain)
       ? 'The queue cannot be written now; try again later.'
       : undefined;
   }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { before, describe, test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { isProblem } from '../../../core/problem.js';
@@ -87,7 +89,54 @@ describe('the connections of a node', { skip: skipWithout('postgres') }, () => {
     const pids = new Set(both.map(({ rows }) => rows[0]?.pid));
     assert.deepEqual(pids, new Set([first.rows[0]?.pid]));
     assert.equal(database.fault, undefined);
-    assert.deepEqual(sentences, []);
+    assert.deepEqual([...new Set(sentences)], ['the database has too few connections for this node']);
+    await server.psql('alter role crowded connection limit -1', 'template');
+    await until('it makes more as soon as it may', async () => {
+      const each = [1, 2].map(() =>
+        database.query<{ pid: number }>('accept', 'select pg_backend_pid() as pid, pg_sleep(0.1)'),
+      );
+      const [one, other] = (await Promise.all(each)).map(({ rows }) => rows[0]?.pid);
+      return one === other ? undefined : true;
+    });
+  });
+
+  /** A server whose answer to each connection is `say`; nothing for ever when absent. */
+  async function fake(t: Ending & { after: unknown }, say?: Buffer) {
+    const seen = { open: 0, most: 0, all: 0 };
+    const listener = createServer((socket) => {
+      seen.open += 1;
+      seen.all += 1;
+      seen.most = Math.max(seen.most, seen.open);
+      socket.on('error', () => undefined);
+      socket.on('close', () => (seen.open -= 1));
+      socket.on('data', () => void (say !== undefined && socket.end(say)));
+    }).listen(0, '127.0.0.1');
+    await once(listener, 'listening');
+    t.after(() => void listener.close());
+    return { seen, host: `127.0.0.1:${(listener.address() as AddressInfo).port}` };
+  }
+  const purposes = ['fence', 'accept', 'accept', 'claim', 'settle', 'settle', 'pages', 'bodies'] as const;
+
+  test('two connections at most are in the making', async (t) => {
+    const { seen, host } = await fake(t);
+    const { database } = open(t, [host]);
+    const results = await Promise.allSettled(purposes.map((purpose) => database.query(purpose, 'select 1')));
+    assert.ok(results.every(({ status }) => status === 'rejected'));
+    assert.equal(seen.most, 2);
+  });
+
+  test('a server without connections for this node is asked ever more slowly', async (t) => {
+    const text = Buffer.from('SFATAL\0C53300\0Msorry, too many clients already\0\0');
+    const head = Buffer.from('E\0\0\0\0');
+    head.writeInt32BE(text.length + 4, 1);
+    const { seen, host } = await fake(t, Buffer.concat([head, text]));
+    const { database } = open(t, [host]);
+    for (let tries = 0; tries < 100; tries += 1) {
+      await assert.rejects(database.query('claim', 'select 1'));
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    assert.ok(seen.all > 1 && seen.all < 10, `${seen.all} connections for 100 queries`);
+    assert.equal(database.fault, undefined);
   });
 
   test('a connection that the server ends is replaced', async (t) => {

@@ -83,6 +83,62 @@ describe('the session of a node', { skip: skipWithout('postgres') }, () => {
     await untilTrue('it has joined again', () => node.session !== undefined && node.session !== key);
     assert.ok(node.sentences.includes('this node has left the cluster: the database has forgotten a beat'));
     assert.equal(node.fenced, 1);
+    assert.ok(node.forgottenAt !== undefined);
+  });
+
+  test('a node that was cut off finds out that the database has forgotten it, and gets no key a second time', async (t) => {
+    const proxy = await Proxy.start(t, server.port);
+    const node = nodeOf(server, { port: proxy.port });
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    proxy.silence();
+    await untilTrue('the node has no session', () => node.session === undefined);
+    const sequence = 'alter sequence postern.session_number restart';
+    await server.psql(`delete from postern.session; ${sequence}`, 'template');
+    proxy.heal();
+    await untilTrue('it has joined again', () => node.session !== undefined);
+    assert.notEqual(node.session, key);
+    assert.ok(node.forgottenAt !== undefined);
+    assert.ok(node.sentences.some((sentence) => sentence.startsWith('the database has forgotten commits')));
+  });
+
+  test('a node that lost its session, and whose database has forgotten nothing, raises no alarm', async (t) => {
+    const node = nodeOf(server);
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    await server.psql('update postern.session set dead = true', 'template');
+    await untilTrue('it has joined again', () => node.session !== undefined && node.session !== key);
+    assert.equal(node.forgottenAt, undefined);
+  });
+
+  test('a node whose program has become too old for the tables leaves, says so, and is back when they suit it', async (t) => {
+    const node = nodeOf(server);
+    await node.join();
+    t.after(() => node.leave());
+    const key = node.session ?? '';
+    const newer = (least: number): Promise<string> =>
+      server.psql(
+        `insert into postern.schema (version, least_reader, script_hash) values (2, ${least}, '')`,
+        'template',
+      );
+    const asBefore = (): Promise<string> => server.psql('delete from postern.schema where version = 2', 'template');
+    t.after(async () => void (await asBefore()));
+    await newer(1);
+    const beat = async (): Promise<number> => Number(await server.psql('select beat from postern.session', 'template'));
+    const before = await beat();
+    await untilTrue('it goes on beside a newer one', async () => (await beat()) > before + 1);
+    assert.deepEqual([node.session, node.outdated], [key, undefined]);
+    await asBefore();
+    await newer(2);
+    await untilTrue('it has left', () => node.session === undefined);
+    assert.match(node.outdated ?? '', /have version 2, which needs a newer server\. This one knows version 1/);
+    assert.equal(await node.mayEnd(key), false);
+    assert.equal(await dead(key), 'f', 'the others see it silent');
+    await asBefore();
+    await untilTrue('it has joined again', () => node.session !== undefined);
+    assert.equal(node.outdated, undefined);
   });
 
   test('a node whose network is silent stops before the others declare it dead', async (t) => {
