@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, chown, mkdtemp, realpath } from 'node:fs/promises';
+import { chmod, chown, mkdtemp, readFile, realpath } from 'node:fs/promises';
 import { join, dirname } from 'node:path';
 import { promisify } from 'node:util';
 import { isRoot } from './account.js';
@@ -63,6 +63,27 @@ export class Postgres {
 
   /** Resolves when it answers; stopped and removed when the test ends. */
   static async start(test: Ending, options: PostgresOptions = {}): Promise<Postgres> {
+    const server = await Postgres.#prepare(test, options);
+    await server.#run('initdb', [
+      '-D',
+      join(server.folder, 'data'),
+      '-A',
+      'trust',
+      '-U',
+      'postgres',
+      '--no-sync',
+      '-E',
+      'UTF8',
+      '--locale=C.UTF-8',
+    ]);
+    await server.start();
+    await server.psql('create database template');
+    await options.fill?.(server.url('template'));
+    return server;
+  }
+
+  /** With a folder, and nothing in it. */
+  static async #prepare(test: Ending, options: PostgresOptions): Promise<Postgres> {
     const postgres = findPeer('postgres');
     if (postgres === undefined) throw new Error('PostgreSQL is not installed');
     const bin = dirname(await realpath(postgres));
@@ -84,23 +105,34 @@ export class Postgres {
       guard.stdin.end();
       await ended;
     });
-    const server = new Postgres(folder, bin, launcher, options.tcp === true ? await freePort() : 0, options);
-    const data = ['-D', join(folder, 'data')];
-    await server.#run('initdb', [
-      ...data,
-      '-A',
-      'trust',
-      '-U',
-      'postgres',
-      '--no-sync',
-      '-E',
-      'UTF8',
-      '--locale=C.UTF-8',
-    ]);
-    await server.start();
-    await server.psql('create database template');
-    await options.fill?.(server.url('template'));
-    return server;
+    return new Postgres(folder, bin, launcher, options.tcp === true ? await freePort() : 0, options);
+  }
+
+  /** A copy that follows this server, as it is in service. */
+  async standby(test: Ending): Promise<Postgres> {
+    const standby = await Postgres.#prepare(test, { durable: true });
+    const place = ['-h', this.folder, '-p', `${this.port || 5432}`, '-U', 'postgres'];
+    await standby.#run('pg_basebackup', [...place, '-D', join(standby.folder, 'data'), '-c', 'fast', '-R']);
+    await standby.start();
+    return standby;
+  }
+
+  /** From now on it can be written. */
+  async promote(): Promise<void> {
+    await this.#run('pg_ctl', ['-D', join(this.folder, 'data'), '-w', 'promote']);
+  }
+
+  /** As when its machine loses its power: it does not come back. */
+  async kill(): Promise<void> {
+    const [first = ''] = (await readFile(join(this.folder, 'data', 'postmaster.pid'), 'utf8')).split('\n');
+    const others = (await this.psql('select pid from pg_stat_activity where pid <> pg_backend_pid()')).split('\n');
+    for (const pid of [first, ...others].map(Number)) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // A connection that has just ended.
+      }
+    }
   }
 
   /** Names the port if there is one, else the socket. */
