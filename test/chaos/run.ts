@@ -2,12 +2,14 @@ import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { type ChaosOptions, defaultSessionMs, runChaos } from './chaos.js';
 import { mailSessionMs, runMailChaos } from './mail-chaos.js';
+import { runOutage } from './outage.js';
 
 /**
  * `npm run chaos -- [--messages N] [--events N] [--fence none] [--seed S] [--session MS] [--nodes one-table]`: three
  * servers with one database take mail and deliver it while they, their network and the database are killed, stopped and
  * silenced; with `--nodes one-table`, small processes over the simplest queue. Ends with 1 when a message is lost, is
- * sent after its lease was another's, or is doubled without reason. A busy machine gets longer sessions.
+ * sent after its lease was another's, or is doubled without reason. A busy machine gets longer sessions. With `--outage
+ * SECONDS` the database is away for so long in place of the events, and only nodes are killed.
  */
 const { values } = parseArgs({
   options: {
@@ -15,6 +17,7 @@ const { values } = parseArgs({
     events: { type: 'string', default: '40' },
     fence: { type: 'string', default: 'both' },
     nodes: { type: 'string', default: 'servers' },
+    outage: { type: 'string' },
     seed: { type: 'string' },
     session: { type: 'string' },
   },
@@ -33,7 +36,8 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const releases: (() => void | Promise<void>)[] = [];
 const ending = { after: (release: () => void | Promise<void>) => void releases.push(release) };
-try {
+
+async function disturbed(): Promise<boolean> {
   say(`seed ${options.seed}, sessions of ${options.sessionMs} ms`);
   const result = isOneTable ? await runChaos(ending, options) : await runMailChaos(ending, options);
   const { lost, sentAfter, duplicates, unexplained, lostLeases, faults, waiting } = result;
@@ -56,7 +60,23 @@ try {
   }
   for (const fault of faults) say(fault);
   const bad = [lost, sentAfter, unexplained, damaged, faults].reduce((sum, { length }) => sum + length, waiting - held);
-  process.exitCode = bad === 0 ? 0 : 1;
+  return bad === 0;
+}
+
+async function outage(seconds: number): Promise<boolean> {
+  const given = { messages: options.messages, outageMs: seconds * 1000, sessionSeconds: options.sessionMs / 1000 };
+  const { kept, kills, accepted, lost, doubled, handedInAgain } = await runOutage(ending, given);
+  say(`${count(accepted)} accepted; ${count(kept)} outcomes on disks when the first of ${kills} nodes was killed`);
+  say(
+    `${lost.length} lost, ${doubled.length} sent twice; ${handedInAgain} handed in again for want of a 250, and sent twice`,
+  );
+  for (const one of [...lost, ...doubled].slice(0, 20)) say(one);
+  return lost.length + doubled.length === 0;
+}
+
+try {
+  const isFine = await (values.outage === undefined ? disturbed() : outage(Number(values.outage)));
+  process.exitCode = isFine ? 0 : 1;
 } finally {
   for (const release of releases.toReversed()) await release();
 }

@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { systemClock } from '../../../../core/clock.js';
+import type { SharedDatabase, SqlTransaction } from '../../../../core/contracts/cluster.js';
+import { OutageLog } from '../../../../plugins/client-queue/postgres/outage-log.js';
+import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
+import { newEntry } from '../../../kit/relay-queue/entries.js';
+import { memoryMessage } from '../../../kit/relay-queue/harness.js';
+import { suiteEnding } from '../../../support/ending.js';
+import { HandClock } from '../../../support/hand-clock.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { fillTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';
+
+interface Plan {
+  readonly Plan: { readonly 'Shared Hit Blocks': number; readonly 'Shared Read Blocks': number };
+  readonly 'Execution Time': number;
+}
+
+/** What a statement would cost, measured; nothing of it stays. */
+async function measured(sql: SqlTransaction, text: string, values: readonly unknown[] | undefined): Promise<Plan> {
+  await sql.query('savepoint before');
+  const rows = await sql.query<{ 'QUERY PLAN': readonly Plan[] }>(
+    `explain (analyze, buffers, format json) ${text}`,
+    values,
+  );
+  await sql.query('rollback to savepoint before');
+  const plan = rows[0]?.['QUERY PLAN'][0];
+  assert.ok(plan);
+  return plan;
+}
+
+describe('a claim in PostgreSQL', { skip: skipWithout('postgres') }, () => {
+  let server: Postgres;
+  const ending = suiteEnding();
+  before(async () => {
+    server = await Postgres.start(ending, { fill: fillTables });
+  });
+
+  test('reads little beside 300,000 messages that may not go, and a sender with 100,000 keeps nobody waiting', async (t) => {
+    const cluster = nodeOf(server, { sessionMs: 60_000 });
+    await cluster.join();
+    const clock = new HandClock(systemClock.now());
+    const plans: Plan[] = [];
+    const database: SharedDatabase = {
+      query: (...given) => cluster.database.query(...given),
+      transaction: (purpose, work) =>
+        cluster.database.transaction(purpose, (sql) =>
+          work({
+            query: async (text, values) => {
+              if (text.startsWith('with want as')) plans.push(await measured(sql, text, values));
+              return sql.query(text, values);
+            },
+          }),
+        ),
+    };
+    const { log } = rememberingLog();
+    const queue = new PostgresRelayQueue({
+      cluster: seenAs(cluster, { clock, database }),
+      outages: await OutageLog.open(await temporaryFolder(t), { log }),
+      log,
+      bounds: { keepFinishedMs: 86_400_000, maxEntries: 1_000_000 },
+      maxWaitMs: 60_000,
+      random: () => 0,
+    });
+    t.after(async () => {
+      await queue.close();
+      await cluster.leave();
+    });
+    const accept = async (uid: string, sender: string): Promise<void> => {
+      const entry = newEntry(clock.now(), { uid, sender, to: ['a@open.example'] });
+      const prepared = await queue.prepare(entry, memoryMessage());
+      await prepared.commit();
+      prepared.release();
+    };
+    await accept('big0', 'big@home.example');
+    await server.psql(
+      `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
+       select 'closed' || n, 0, 'a@closed.example', 'closed.example', 2, 0, n, 1 from generate_series(1, 300000) n;
+       insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body, body_table)
+       select 'big' || n, birth, subject, size, queued_at, expires_at, envelope, body, body_table
+       from postern.entry, generate_series(1, 99999) n where uid = 'big0';
+       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
+       select 'big' || n, 0, 'a@open.example', 'open.example', 2, 0, ${clock.now()} + n * 1000, 1 from generate_series(1, 99999) n`,
+      'template',
+    );
+    await server.psql('vacuum analyze postern.recipient', 'template');
+    await queue.catchUp(true);
+    const few = ['few1', 'few2', 'few3'];
+    for (const uid of few) await accept(uid, 'few@home.example');
+    const room = (destination: string): number => (destination === 'closed.example' ? 0 : 10);
+    const leases = await queue.claim({ now: clock.now(), limit: 100, leaseMs: 60_000, room });
+    assert.equal(leases.length, 10);
+    const uids = leases.map(({ uid }) => uid);
+    assert.deepEqual(
+      few.filter((uid) => !uids.includes(uid)),
+      [],
+    );
+    const [plan] = plans;
+    assert.ok(plan);
+    const blocks = plan.Plan['Shared Hit Blocks'] + plan.Plan['Shared Read Blocks'];
+    t.diagnostic(`${blocks} blocks, ${plan['Execution Time'].toFixed(1)} ms`);
+    assert.ok(blocks < 1000, `${blocks} blocks`);
+  });
+});
