@@ -85,6 +85,7 @@ export class NodeShares implements SiteShares {
   async look(): Promise<void> {
     const now = this.#clock.monotonic();
     for (const [site, share] of this.#shares) {
+      const before = share.allowed;
       if (this.#cluster.draining) {
         share.waiting = false;
         if (share.running < share.allowed) Object.assign(share, { allowed: share.running, fitsSince: now });
@@ -95,6 +96,7 @@ export class NodeShares implements SiteShares {
         share.lowSince = now;
         share.fitsSince = now;
       }
+      if (share.allowed < before) this.#tell(site);
       // Connections stay open without work for so long.
       if (share.allowed < share.granted && now - share.fitsSince >= share.idleMs) await this.#giveBack(site, share);
     }

@@ -63,6 +63,13 @@ export class ClientPool implements SessionPool {
     }
   }
 
+  /** Closes idle connections of a group that has more than it may have now. Those in use stay. */
+  trim(name: string, most: number): void {
+    const group = this.#groups.find(name);
+    if (group === undefined) return;
+    for (let more = group.busy + group.idle - most; more > 0 && group.idle > 0; more -= 1) this.#discardOf(group);
+  }
+
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#sweep);
@@ -262,13 +269,20 @@ export class ClientPool implements SessionPool {
 
   /** Closes idle connections to make room for a new one. */
   #makeRoom(group: PoolGroup, most: number): void {
-    const discard = (place: PoolEntry, one: Idle): void => {
-      void this.#removeIdle(one).quit();
-      this.#forget(place);
-    };
-    const isOurs = (one: Idle): boolean => one.group === group;
-    if (group.idle > 0 && group.busy + group.idle > most) takeIdleWhere(this.#entries.values(), isOurs, discard);
-    if (this.#busy + this.#idle > this.#limits.connections) takeIdleWhere(this.#entries.values(), () => true, discard);
+    if (group.idle > 0 && group.busy + group.idle > most) this.#discardOf(group);
+    if (this.#busy + this.#idle > this.#limits.connections) this.#discardOf();
+  }
+
+  /** Closes one that is idle, of the group if one is given. */
+  #discardOf(group?: PoolGroup): void {
+    takeIdleWhere(
+      this.#entries.values(),
+      (one) => group === undefined || one.group === group,
+      (place, one) => {
+        void this.#removeIdle(one).quit();
+        this.#forget(place);
+      },
+    );
   }
 
   #sweepIdle(): void {
@@ -422,6 +436,10 @@ class PoolGroups {
     const group = { name, busy: 0, idle: 0, waiting: 0 };
     this.#groups.set(name, group);
     return group;
+  }
+
+  find(name: string): PoolGroup | undefined {
+    return this.#groups.get(name);
   }
 
   /** Call it after a count went down. */

@@ -131,6 +131,7 @@ export class Outbound {
       sites: this.#sites,
       settings: () => settings.current,
       attempt: (lease, connections) => this.#runner.attempt(lease, connections),
+      trim: (site, connections) => this.#pool.trim(site, connections),
       settle: (lease, tried) => this.#runner.settle(lease, tried),
     });
   }

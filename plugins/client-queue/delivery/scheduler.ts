@@ -21,6 +21,8 @@ interface SchedulerInput {
   readonly log: Log;
   /** Tries a lease with a limited number of connections to its site. Never rejects. */
   readonly attempt: (lease: Lease, connections: number) => Promise<AttemptResult>;
+  /** Closes connections to a site that wait for work, beyond so many with those in use. */
+  readonly trim: (site: string, connections: number) => void;
   /** Records the result, however long that takes. Never rejects. */
   readonly settle: (lease: Lease, tried: AttemptResult) => Promise<void>;
 }
@@ -189,6 +191,7 @@ export class Scheduler {
     for (let lease = pace.next(share); lease !== undefined; lease = pace.next(share)) {
       void this.#work(lease, pace, site);
     }
+    this.#input.trim(site, share.maxConnections);
     // Suspended after they were fetched.
     if (takesNothing(share)) this.#returnAll(pace.unbegun(() => true));
     shares.use(site, limits, { running: pace.running, waiting: pace.busy > pace.running, idleMs: this.#idleMs });

@@ -63,6 +63,7 @@ function scheduled({
     clock,
     log: rememberingLog().log,
     attempt,
+    trim: () => undefined,
     settle: ({ uid }, { verdicts }) => {
       settled.push({ uid, verdicts: verdicts.size });
       return Promise.resolve();

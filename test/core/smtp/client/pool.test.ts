@@ -190,6 +190,26 @@ test('destinations of one group share what they may have, kept connections and a
   assert.equal(pool.statistics().idle, 2);
 });
 
+test('a group that may have less closes what is idle, and keeps what is in use', async (t) => {
+  const { sink, pool, destination } = await fixture(t);
+  const options = { most: 3, group: 'site' };
+  const leases = await Promise.all([1, 2, 3].map(() => pool.lease(destination, options)));
+  const stranger = await pool.lease(destination, { group: 'another site' });
+  stranger.release();
+  pool.trim('site', 2);
+  assert.equal(pool.statistics().leased, 3);
+  leases[0]?.release();
+  leases[1]?.release();
+  pool.trim('site', 2);
+  await sink.until(({ open }) => open === 3);
+  assert.deepEqual([pool.statistics().leased, pool.statistics().idle], [1, 2]);
+  pool.trim('site', 0);
+  await sink.until(({ open }) => open === 2);
+  pool.trim('nobody', 0);
+  assert.deepEqual([pool.statistics().leased, pool.statistics().idle], [1, 1]);
+  leases[2]?.release();
+});
+
 test('a group whose destination cannot be called lets the next one try', async (t) => {
   const { pool, destination } = await fixture(t);
   const dead = { ...destination, port: 1 };
