@@ -160,7 +160,7 @@ export class Database {
   /** Others have all connections of the server: no new one is tried for a while. */
   #crowd(purpose: Purpose): void {
     const { log, clock, queryTimeoutMs } = this.#input;
-    if (this.#crowds === 0) log.warn({ purpose }, crowded.message);
+    if (this.#crowds === 0) log.warn({ purpose }, 'the database has too few connections for this node');
     const pause = Math.min(queryTimeoutMs, firstPauseMs * 2 ** this.#crowds);
     this.#crowds += 1;
     this.#crowdedUntil = clock.monotonic() + byChance(pause);
@@ -257,7 +257,7 @@ async function commit(client: pg.ClientBase): Promise<void> {
 }
 
 const away = 'The database of the cluster does not answer.';
-const crowded = new Error('the database has too few connections for this node');
+const crowded = new Error('The database has too few connections.');
 
 const prepare =
   "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";

@@ -265,7 +265,8 @@ export class NodeSession {
   }
 
   #outdate(why: string): void {
-    if (this.#outdated === undefined) this.#input.log.error(`this node is not in the cluster: ${why}`);
+    if (this.#outdated === undefined)
+      this.#input.log.error({ why }, 'this server is too old for the tables of the cluster');
     this.#outdated = why;
   }
 
@@ -326,7 +327,7 @@ export class NodeSession {
     }
     const outdated = complaintOf(row);
     if (outdated !== undefined) {
-      this.#fence('its program is too old for the tables');
+      this.#fence('it is too old for the tables');
       return this.#outdate(outdated);
     }
     const { clock } = this.#input;
