@@ -3,7 +3,8 @@ import { type Clock, systemTimers, type Timers } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import type { DeliveryTarget } from './pipeline/delivery-target.js';
-import { attemptLimits, type AttemptLimits } from './contracts/cluster.js';
+import { keptSessions } from './contracts/browser-sessions.js';
+import { attemptLimits, type AttemptLimits, documents } from './contracts/cluster.js';
 import { dns } from './contracts/dns.js';
 import { explaining } from './contracts/explaining.js';
 import {
@@ -18,7 +19,7 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
-import { type KeptAnswers, keptAnswers } from './contracts/http-records.js';
+import { keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
@@ -143,7 +144,10 @@ export async function createApp(input: AppInput): Promise<App> {
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
   const opened = { certificate, signIns, spool, pipeline, metrics, health };
-  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins.find(keptAnswers));
+  const { http, smtp, audit, limits } = openProtocols(input, opened, {
+    sharedAnswers: () => plugins.find(keptAnswers),
+    sharedSessions: () => plugins.find(keptSessions),
+  });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -181,6 +185,8 @@ export async function createApp(input: AppInput): Promise<App> {
 
   try {
     await startPlugins(plugins, tracker);
+    const shared = plugins.find(documents);
+    if (shared !== undefined) await input.accounts.share(shared.get('http-accounts'));
     await spool.recover(placementFinder(pipeline));
     life.begin();
   } catch (error) {
@@ -215,16 +221,14 @@ async function listenInTurn(
   http.compressAssets();
 }
 
+type SharedRecords = Required<Pick<ShellInput, 'sharedAnswers' | 'sharedSessions'>>;
+
 /** HTTP and SMTP, whose listeners open later. */
-function openProtocols(
-  input: AppInput,
-  opened: Omit<SmtpDeps, 'attemptLimits'>,
-  sharedAnswers: () => KeptAnswers | undefined,
-) {
+function openProtocols(input: AppInput, opened: Omit<SmtpDeps, 'attemptLimits'>, shared: SharedRecords) {
   const limits = new AttemptLimitRegistry();
   const audit = openAudit(input);
   const parts = { ...opened, attemptLimits: limits };
-  const http = openHttp(input, { ...parts, audit, sharedAnswers });
+  const http = openHttp(input, { ...parts, ...shared, audit });
   const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
   return { http, smtp, audit, limits };
 }
@@ -238,9 +242,10 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
   parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate' | 'attemptLimits'> &
-    Required<Pick<ShellInput, 'audit' | 'sharedAnswers'>>,
+    SharedRecords &
+    Required<Pick<ShellInput, 'audit'>>,
 ): HttpShell {
-  const { metrics, audit, health, signIns, certificate, sharedAnswers, attemptLimits } = parts;
+  const { metrics, audit, health, signIns, certificate, sharedAnswers, sharedSessions, attemptLimits } = parts;
   const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
@@ -256,6 +261,7 @@ function openHttp(
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
     sharedAnswers,
+    sharedSessions,
     attemptLimits,
     signIns,
     certificate,

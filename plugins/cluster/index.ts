@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { keptSessions } from '../../core/contracts/browser-sessions.js';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
 import { configurationSets } from '../../core/contracts/configuration-source.js';
@@ -35,6 +36,7 @@ const nodeOfCluster = definePlugin({
     siteShares,
     userRecords,
     keptAnswers,
+    keptSessions,
     auditReader,
     configurationSets,
     mailboxOwners,
@@ -59,7 +61,7 @@ const nodeOfCluster = definePlugin({
     const complaint = await node.complaint();
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
-    health.check('cluster', () => healthOf(node));
+    health.check('cluster', () => healthOf(node, services.configuration));
     http.navigate(link);
     const { provided, sets } = await provideServices(context, { node, settings: options, ...services });
     http.mount(
@@ -94,9 +96,8 @@ export function clusterPlugin(loadMove: LoadMove): Plugin {
 
 /** What the others may know of the mailboxes of this node. */
 function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuration: Configuration): MailboxReport {
-  const { hostname, domains } = configuration;
-  // Without domains of its own a server has `localhost`, for its notices.
-  const takesMail = domains.some((domain) => domain !== 'localhost');
+  const { hostname } = configuration;
+  const takesMail = hasDomains(configuration);
   if (mode !== 'owner' || peers === undefined) return { mode, takesMail };
   const { address = hostname, port } = peers;
   const pages = configuration.effective().flatMap(({ key, value }) => (key.startsWith('http.publicUrls') ? value : []));
@@ -108,11 +109,23 @@ function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuratio
   };
 }
 
-function healthOf(node: ClusterNode): HealthReport {
+/** Without domains of its own a server has `localhost`, for its notices. */
+const hasDomains = ({ domains }: Configuration): boolean => domains.some((domain) => domain !== 'localhost');
+
+/** Mail that needs no queue: for mailboxes, or handed on while its client waits. */
+const takesWithoutQueue = (configuration: Configuration): boolean =>
+  hasDomains(configuration) ||
+  configuration.effective().some(({ key }) => /^plugins\.(?:lmtp\.routes|proxy\.rules)\b./.test(key));
+
+function healthOf(node: ClusterNode, configuration: Configuration): HealthReport {
   const page = '/cluster';
-  if (node.fault !== undefined)
-    return { status: 'degraded', why: `The database does not answer: ${node.fault}.`, page };
-  if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.', page };
+  const { fault } = node;
+  if (fault !== undefined || node.session === undefined) {
+    const why =
+      fault === undefined ? 'This node has no session; it joins again.' : `The database does not answer: ${fault}.`;
+    if (node.silentMs <= node.patienceMs || takesWithoutQueue(configuration)) return { status: 'degraded', why, page };
+    return { status: 'down', why: `${why} This server takes no mail until it does.`, page };
+  }
   const apart = Math.round(Math.abs(node.clockAheadMs ?? 0) / 1000);
   if (apart <= clockPlaySeconds) return { status: 'up' };
   return { status: 'degraded', why: `The clocks of this machine and of the database differ by ${apart} s.`, page };

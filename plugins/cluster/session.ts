@@ -66,10 +66,13 @@ export class NodeSession {
   /** Kept when the session ends: the next one of this process drains as well. */
   #draining = false;
   #clockOffset: number | undefined;
+  /** When the last beat that was answered was sent, of any session. */
+  #answeredAt: number;
   #running: Promise<unknown> | undefined;
 
   constructor(input: SessionInput) {
     this.#input = input;
+    this.#answeredAt = input.clock.monotonic();
     this.#beatMs = input.sessionMs / beatsPerSession;
     this.#lookMs = input.sessionMs / looksPerSession;
     this.#others = new Observation(input.sessionMs);
@@ -99,6 +102,11 @@ export class NodeSession {
   /** Milliseconds since the last beat that was answered was sent; undefined without a session. */
   get beatAgeMs(): number | undefined {
     return this.#living && this.#input.clock.monotonic() - this.#living.beat.sentAt;
+  }
+
+  /** Milliseconds since the last beat that was answered was sent, or since the start. */
+  get silentMs(): number {
+    return this.#input.clock.monotonic() - this.#answeredAt;
   }
 
   /** Called when `draining` has changed. Returns the undo. */
@@ -217,6 +225,7 @@ export class NodeSession {
     if (joined === undefined) throw new Error('the database gave no key for the session');
     const { key, clockOffset } = joined;
     this.#clockOffset = clockOffset;
+    this.#answeredAt = before.sentAt;
     this.#living = { key, beat: { number: 0, ...before }, isOnly: false };
     log.info({ session: key }, 'this node has joined the cluster');
     this.#tell();
@@ -267,6 +276,7 @@ export class NodeSession {
     if (number <= living.beat.number) return this.#fence('the database has forgotten a beat');
     const { clock } = this.#input;
     this.#clockOffset = row.now - (sent.sentAt + clock.monotonic()) / 2;
+    this.#answeredAt = sent.sentAt;
     living.beat = { number, ...sent };
     if (row.draining !== this.#draining) this.#drain(row.draining);
   }
