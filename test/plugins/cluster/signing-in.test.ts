@@ -52,7 +52,10 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     const config = `{ smtp: { listeners: ${freeListeners} }, http: ${JSON.stringify(http)}, plugins: { cluster: ${JSON.stringify(cluster)} } }`;
     return { folder, process: await ServerProcess.start(t, { folder, config, env }) };
   }
-  const shownPassword = ({ process }: Node): string | undefined => /Password\s+(\S+)/.exec(process.output)?.[1];
+  const shownPassword = async ({ process }: Node): Promise<string | undefined> => {
+    await process.find(/^ {2}Settings/m);
+    return /Password\s+(\S+)/.exec(process.output)?.[1];
+  };
   const basic = ({ process }: Node, username: string, secret: string) =>
     new HttpClient(process.http, { username, password: secret });
   const status = async (node: Node, username: string, secret: string): Promise<number> =>
@@ -85,7 +88,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     const database = await fresh();
     const nodes = await Promise.all(['mx1', 'mx2', 'mx3'].map((node) => start(t, database, node)));
     for (const { process } of nodes) await process.find(/postern user add|Try it|Settings/);
-    const passwords = nodes.map(shownPassword).filter((shown) => shown !== undefined);
+    const passwords = (await Promise.all(nodes.map(shownPassword))).filter((shown) => shown !== undefined);
     assert.equal(passwords.length, 1, 'one of them made it');
     for (const node of nodes) {
       await untilTrue('it is known', async () => (await status(node, 'admin', passwords[0] ?? '')) === 200);
@@ -94,7 +97,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     assert.ok(first !== undefined);
     await first.process.kill('SIGTERM');
     const again = await start(t, database, 'mx1', { folder: first.folder });
-    assert.equal(shownPassword(again), undefined);
+    assert.equal(await shownPassword(again), undefined);
     assert.equal(await status(again, 'admin', passwords[0] ?? ''), 200);
   });
 
@@ -102,7 +105,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     const database = await fresh();
     const one = await start(t, database, 'mx1');
     const other = await start(t, database, 'mx2');
-    const admin = shownPassword(one) ?? '';
+    const admin = (await shownPassword(one)) ?? '';
     await add(one, admin, 'anna');
     await untilTrue('she is known', async () => (await status(other, 'anna', password)) === 200);
     const { source } = (await basic(other, 'anna', password).json('/accounts/anna')) as { source: string };
@@ -148,7 +151,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     const alone = await temporaryFolder(t);
     const config = `{ smtp: { listeners: ${freeListeners} } }`;
     const first = { folder: alone, process: await ServerProcess.start(t, { folder: alone, config, env: {} }) };
-    const admin = shownPassword(first) ?? '';
+    const admin = (await shownPassword(first)) ?? '';
     await add(first, admin, 'anna');
     await add(first, admin, 'bob');
     await first.process.kill('SIGTERM');
@@ -156,7 +159,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     const one = await start(t, database, 'mx1', { folder: alone });
     const folder = await temporaryFolder(t);
     const other = await start(t, database, 'mx2', { folder });
-    assert.equal(shownPassword(other), undefined);
+    assert.equal(await shownPassword(other), undefined);
     assert.equal(await status(other, 'anna', password), 200);
     await basic(other, 'anna', password).request('/accounts/bob', { method: 'DELETE' });
     await untilTrue('he is gone', async () => (await status(one, 'bob', password)) === 401);
@@ -174,7 +177,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
       database = await fresh();
       one = await start(ending, database, 'mx1', { http: { limits: { sessionsPerAccount: 3 } } });
       other = await start(ending, database, 'mx2', { http: { limits: { sessionsPerAccount: 3 } } });
-      for (const name of ['anna', 'bob', 'eve']) await add(one, shownPassword(one) ?? '', name);
+      for (const name of ['anna', 'bob', 'eve']) await add(one, (await shownPassword(one)) ?? '', name);
       await untilTrue('they are known', async () => (await status(other, 'eve', password)) === 200);
     });
     const idsOf = async (node: Node, cookie: string) =>
@@ -282,7 +285,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
     const database = await fresh();
     const one = await start(t, database, 'mx1');
     const other = await start(t, database, 'mx2');
-    const admin = shownPassword(one) ?? '';
+    const admin = (await shownPassword(one)) ?? '';
     await add(one, admin, 'anna');
     await untilTrue('she is known', async () => (await status(other, 'anna', password)) === 200);
     const cookie = await cookieOf(other, 'anna');
@@ -303,7 +306,7 @@ describe('accounts and browser sessions of a cluster', { skip: skipWithout('post
   test('a database that stops in the middle of sign-ins leaves no half of one', async (t) => {
     const database = await fresh();
     const one = await start(t, database, 'mx1');
-    await add(one, shownPassword(one) ?? '', 'anna');
+    await add(one, (await shownPassword(one)) ?? '', 'anna');
     const answers = Array.from({ length: 12 }, () => signIn(one, 'anna'));
     await Promise.race(answers);
     await server.stop('immediate');
