@@ -144,10 +144,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
   const opened = { certificate, signIns, spool, pipeline, metrics, health };
-  const { http, smtp, audit, limits } = openProtocols(input, opened, {
-    sharedAnswers: () => plugins.find(keptAnswers),
-    sharedSessions: () => plugins.find(keptSessions),
-  });
+  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins);
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -184,9 +181,7 @@ export async function createApp(input: AppInput): Promise<App> {
   }
 
   try {
-    await startPlugins(plugins, tracker);
-    const shared = plugins.find(documents);
-    if (shared !== undefined) await input.accounts.share(shared.get('http-accounts'));
+    await startPlugins(plugins, tracker, input.accounts);
     await spool.recover(placementFinder(pipeline));
     life.begin();
   } catch (error) {
@@ -221,13 +216,15 @@ async function listenInTurn(
   http.compressAssets();
 }
 
-type SharedRecords = Required<Pick<ShellInput, 'sharedAnswers' | 'sharedSessions'>>;
-
 /** HTTP and SMTP, whose listeners open later. */
-function openProtocols(input: AppInput, opened: Omit<SmtpDeps, 'attemptLimits'>, shared: SharedRecords) {
+function openProtocols(input: AppInput, opened: Omit<SmtpDeps, 'attemptLimits'>, host: () => PluginHost) {
   const limits = new AttemptLimitRegistry();
   const audit = openAudit(input);
   const parts = { ...opened, attemptLimits: limits };
+  const shared = {
+    sharedAnswers: () => host().find(keptAnswers),
+    sharedSessions: () => host().find(keptSessions),
+  };
   const http = openHttp(input, { ...parts, ...shared, audit });
   const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
   return { http, smtp, audit, limits };
@@ -242,8 +239,7 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
   parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate' | 'attemptLimits'> &
-    SharedRecords &
-    Required<Pick<ShellInput, 'audit'>>,
+    Required<Pick<ShellInput, 'audit' | 'sharedAnswers' | 'sharedSessions'>>,
 ): HttpShell {
   const { metrics, audit, health, signIns, certificate, sharedAnswers, sharedSessions, attemptLimits } = parts;
   const { settings, data, hostname, folder } = configuration;
@@ -331,12 +327,14 @@ function openPipeline(
   return { pipeline, tracker, hosting };
 }
 
-async function startPlugins(plugins: PluginHost, tracker: PluginTracker): Promise<void> {
+async function startPlugins(plugins: PluginHost, tracker: PluginTracker, accounts: Accounts): Promise<void> {
   // Reserves the plugins' names in health before a plugin can take them.
   tracker.states.update();
   await plugins.start();
   tracker.update();
   await tracker.remember();
+  const shared = plugins.find(documents);
+  if (shared !== undefined) await accounts.share(shared.get('http-accounts'));
 }
 
 function openLifecycle({ log, clock }: AppInput, health: HealthRegistry): ServerLife {
