@@ -3,7 +3,8 @@ import { type Clock, systemTimers, type Timers } from './clock.js';
 import { LiveConfiguration } from './config/live.js';
 import type { LoadedConfiguration } from './config/load.js';
 import type { DeliveryTarget } from './pipeline/delivery-target.js';
-import { attemptLimits, type AttemptLimits } from './contracts/cluster.js';
+import { keptSessions } from './contracts/browser-sessions.js';
+import { attemptLimits, type AttemptLimits, documents } from './contracts/cluster.js';
 import { dns } from './contracts/dns.js';
 import { explaining } from './contracts/explaining.js';
 import {
@@ -18,7 +19,7 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
-import { type KeptAnswers, keptAnswers } from './contracts/http-records.js';
+import { keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
@@ -143,7 +144,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
   const opened = { certificate, signIns, spool, pipeline, metrics, health };
-  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins.find(keptAnswers));
+  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins);
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -180,7 +181,7 @@ export async function createApp(input: AppInput): Promise<App> {
   }
 
   try {
-    await startPlugins(plugins, tracker);
+    await startPlugins(plugins, tracker, input.accounts);
     await spool.recover(placementFinder(pipeline));
     life.begin();
   } catch (error) {
@@ -216,15 +217,15 @@ async function listenInTurn(
 }
 
 /** HTTP and SMTP, whose listeners open later. */
-function openProtocols(
-  input: AppInput,
-  opened: Omit<SmtpDeps, 'attemptLimits'>,
-  sharedAnswers: () => KeptAnswers | undefined,
-) {
+function openProtocols(input: AppInput, opened: Omit<SmtpDeps, 'attemptLimits'>, host: () => PluginHost) {
   const limits = new AttemptLimitRegistry();
   const audit = openAudit(input);
   const parts = { ...opened, attemptLimits: limits };
-  const http = openHttp(input, { ...parts, audit, sharedAnswers });
+  const shared = {
+    sharedAnswers: () => host().find(keptAnswers),
+    sharedSessions: () => host().find(keptSessions),
+  };
+  const http = openHttp(input, { ...parts, ...shared, audit });
   const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
   return { http, smtp, audit, limits };
 }
@@ -238,9 +239,9 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
   parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate' | 'attemptLimits'> &
-    Required<Pick<ShellInput, 'audit' | 'sharedAnswers'>>,
+    Required<Pick<ShellInput, 'audit' | 'sharedAnswers' | 'sharedSessions'>>,
 ): HttpShell {
-  const { metrics, audit, health, signIns, certificate, sharedAnswers, attemptLimits } = parts;
+  const { metrics, audit, health, signIns, certificate, sharedAnswers, sharedSessions, attemptLimits } = parts;
   const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
@@ -256,6 +257,7 @@ function openHttp(
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
     sharedAnswers,
+    sharedSessions,
     attemptLimits,
     signIns,
     certificate,
@@ -325,12 +327,14 @@ function openPipeline(
   return { pipeline, tracker, hosting };
 }
 
-async function startPlugins(plugins: PluginHost, tracker: PluginTracker): Promise<void> {
+async function startPlugins(plugins: PluginHost, tracker: PluginTracker, accounts: Accounts): Promise<void> {
   // Reserves the plugins' names in health before a plugin can take them.
   tracker.states.update();
   await plugins.start();
   tracker.update();
   await tracker.remember();
+  const shared = plugins.find(documents);
+  if (shared !== undefined) await accounts.share(shared.get('http-accounts'));
 }
 
 function openLifecycle({ log, clock }: AppInput, health: HealthRegistry): ServerLife {

@@ -7,7 +7,7 @@ import { systemClock } from './clock.js';
 import { loadConfiguration, type LoadedConfiguration, type Overrides } from './config/load.js';
 import type { LayerFile } from './contracts/server.js';
 import { othersMay, takeDataFolder } from './host/data-folder.js';
-import { openAccounts, type OpenedAccounts } from './http/accounts.js';
+import { openAccounts } from './http/accounts.js';
 import { InheritedSockets } from './net/inherited-sockets.js';
 import { version } from './host/installation.js';
 import { type OpenedLog, openLog } from './log/log.js';
@@ -91,9 +91,10 @@ export async function start(options: StartOptions, environment: CommandEnvironme
     });
     opened.push(() => app.close());
     await app.listen();
-    await accounts.keep();
+    const isKept = await accounts.keep();
     await lock.update({ http: urlOf(app), token: ownerToken });
-    announce(app, { configuration, accounts, log, options, environment });
+    const generatedPassword = isKept ? accounts.generatedPassword : undefined;
+    announce(app, { configuration, generatedPassword, log, options, environment });
     return { configuration, app, stop: release };
   } catch (error) {
     await release();
@@ -119,17 +120,17 @@ const urlOf = (app: App): string => {
 
 interface ReadyMessage {
   readonly configuration: LoadedConfiguration;
-  readonly accounts: OpenedAccounts;
+  /** To be shown. */
+  readonly generatedPassword: string | undefined;
   readonly log: OpenedLog;
   readonly options: StartOptions;
   readonly environment: CommandEnvironment;
 }
 
-function announce(app: App, { configuration, accounts, log, options, environment }: ReadyMessage): void {
+function announce(app: App, { configuration, generatedPassword, log, options, environment }: ReadyMessage): void {
   const listeners = app.smtp.addresses();
   const http = urlOf(app);
   environment.print(`postern ready http=${http} smtp=${addressOf(listeners[0])}`);
-  const { generatedPassword } = accounts;
   const commandFor = commandPrinter(options, environment);
   environment.print(
     welcome({

@@ -13,8 +13,8 @@ export interface Account {
 export interface ListedAccount {
   readonly username: string;
   readonly role: Role;
-  /** Where it is kept; only accounts of the data folder can be changed here. */
-  readonly source: 'configuration' | 'environment' | 'data folder';
+  /** Where it is kept; only accounts of the data folder or the cluster can be changed here. */
+  readonly source: 'configuration' | 'environment' | 'data folder' | 'cluster';
 }
 
 export interface AccountChange {
@@ -31,7 +31,7 @@ export interface NewAccount {
 /**
  * Who signs in to the HTTP interface. Changes are durable and in force when they resolve, and end the sessions of their
  * account. They reject with the problems `invalid`, `conflict` (a name that is taken, an account that is kept elsewhere,
- * the last admin) and `not-found`.
+ * the last admin), `not-found`, and `unavailable` while the database of a cluster is away.
  */
 export interface AccountList {
   /** In order of their names. */

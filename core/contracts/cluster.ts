@@ -25,7 +25,7 @@ export interface StoredDocument {
 
 /** Small documents. */
 export interface Documents {
-  /** @param name `destinations`, `mta-sts` */
+  /** @param name `destinations`, `mta-sts`, `http-accounts` */
   get(name: string): StoredDocument;
 }
 export const documents = service<Documents>('postern.documents');
@@ -118,6 +118,8 @@ export interface Cluster {
    * these leases is written; until then such a session lives as long as one that is silent. Does nothing without a session.
    */
   endEarlierSessions(): Promise<void>;
+  /** How long a message waits for a database that is away. Milliseconds. */
+  readonly patienceMs: number;
   /** An operator wants this node to end its work: it claims nothing, and others have its duties and shares. */
   readonly draining: boolean;
   /** Called when `draining` has changed. Returns the undo. */

@@ -31,6 +31,8 @@ export interface Document<T> {
   update(change: (draft: T) => T | void): Promise<void>;
   /** Called after `data` has changed because another server has changed the document. Returns the undo. */
   watch(listener: () => void): () => void;
+  /** Reads what another server may have changed. What cannot be read or understood does not replace `data`. */
+  look(): Promise<void>;
 }
 
 /** Throws a start error for a file that is invalid, and leaves it as it is. */
@@ -167,7 +169,6 @@ class LowDocument<T> implements Document<T> {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Another server may have changed the document. Content that cannot be read or understood does not replace `data`. */
   look(): Promise<void> {
     const mine = this.#last.then(() => this.#read()).catch(() => undefined);
     this.#last = mine;

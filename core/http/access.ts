@@ -11,7 +11,7 @@ import type { Access, Endpoint, Method } from './endpoint.js';
 import type { Account, Role } from '../contracts/accounts.js';
 import type { Context, Next } from './exchange.js';
 import type { AccessRule } from './options.js';
-import type { Sessions } from './sessions.js';
+import type { BrowserSessions } from './sessions.js';
 
 const rank: Readonly<Record<Role, number>> = { read: 1, operate: 2, admin: 3 };
 
@@ -20,7 +20,7 @@ export const holds = (account: Account | null, access: Access): boolean =>
 
 interface AccessInput {
   readonly accounts: Pick<Accounts, 'verify' | 'recall' | 'untilTakenAway'>;
-  readonly sessions: Pick<Sessions, 'find' | 'untilEnd'>;
+  readonly sessions: () => Pick<BrowserSessions, 'find' | 'untilEnd'>;
   /** Failures by name and client. */
   readonly limiter: () => AttemptLimiter;
   /** Failures by client, whatever the name. */
@@ -97,7 +97,7 @@ export class AccessControl {
 
   async #identifySession(ctx: Context): Promise<Account | null> {
     const token = sessionToken(ctx);
-    const found = token === undefined ? undefined : await this.#input.sessions.find(token);
+    const found = token === undefined ? undefined : await this.#input.sessions().find(token);
     if (found === undefined) return null;
     const { exchange } = ctx.state;
     exchange.session = found.session;
@@ -140,7 +140,7 @@ export class AccessControl {
   untilTakenAway(ctx: Context, leave: () => void): void {
     const { account, session } = ctx.state.exchange;
     if (account !== null) ctx.res.once('close', this.#input.accounts.untilTakenAway(account, leave));
-    if (session !== undefined) ctx.res.once('close', this.#input.sessions.untilEnd(session, leave));
+    if (session !== undefined) ctx.res.once('close', this.#input.sessions().untilEnd(session, leave));
   }
 
   async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {

@@ -4,7 +4,8 @@ import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import type { Clock } from '../clock.js';
 import type { AccountChange, AccountList, ListedAccount, NewAccount, Account } from '../contracts/accounts.js';
-import { type Document, openDocument } from '../disk/document.js';
+import type { StoredDocument } from '../contracts/cluster.js';
+import { type Document, openDocument, openStoredDocument } from '../disk/document.js';
 import { hashPassword, passwordComplaint, verifyUnknownUser, verifyPassword } from '../auth/password.js';
 import { problem, startError } from '../problem.js';
 import type { ConfiguredAccount } from './options.js';
@@ -20,6 +21,7 @@ const StoredAccount = z.strictObject({
   chosen: z.literal(true).optional(),
 });
 const Stored = z.strictObject({ accounts: z.array(StoredAccount) });
+const none: z.output<typeof Stored> = { accounts: [] };
 type StoredAccount = z.output<typeof StoredAccount>;
 
 export interface AccountsInput {
@@ -41,9 +43,10 @@ export interface OpenedAccounts {
   /** The password just generated for `admin`, to be shown once. */
   readonly generatedPassword: string | undefined;
   /**
-   * Stores a generated password. Called after it was shown: otherwise a failed start would leave an unknown password.
+   * Stores a generated password when the start has succeeded: otherwise it would leave an unknown password. False when it
+   * is not to be shown: another server of the cluster was quicker.
    */
-  readonly keep: () => Promise<void>;
+  readonly keep: () => Promise<boolean>;
 }
 
 interface Entry {
@@ -54,7 +57,7 @@ interface Entry {
   readonly plain?: string | undefined;
   /** As it is configured or stored. */
   readonly from: ConfiguredAccount | StoredAccount | 'environment';
-  readonly source: ListedAccount['source'];
+  readonly source: 'configuration' | 'environment' | 'stored';
 }
 
 interface Roster {
@@ -77,11 +80,15 @@ export interface PreparedAccounts {
 export async function openAccounts(input: AccountsInput): Promise<OpenedAccounts> {
   const complaint = adminPasswordComplaint(input.adminPassword);
   if (complaint !== undefined) throw startError(complaint);
-  const document = await openDocument({ file: input.file, schema: Stored, initial: { accounts: [] } });
+  const document = await openDocument({ file: input.file, schema: Stored, initial: none });
   const { adminPassword, configured } = input;
   const isFirst = configured === undefined && !adminPassword && document.data.accounts.length === 0;
   if (!isFirst) {
-    return { accounts: new Accounts(document, input), generatedPassword: undefined, keep: () => Promise.resolve() };
+    return {
+      accounts: new Accounts(document, input),
+      generatedPassword: undefined,
+      keep: () => Promise.resolve(false),
+    };
   }
   const generatedPassword = readablePassword();
   const admin = { username: 'admin', role: 'admin' as const, passwordHash: await hashPassword(generatedPassword) };
@@ -146,7 +153,7 @@ function storedEntry(from: StoredAccount, old: Roster['entries']): Entry {
   const { username, role, passwordHash } = from;
   const known = old.get(username);
   if (known !== undefined && isDeepStrictEqual(known.from, from)) return known;
-  return { account: { username, role }, hash: () => Promise.resolve(passwordHash), from, source: 'data folder' };
+  return { account: { username, role }, hash: () => Promise.resolve(passwordHash), from, source: 'stored' };
 }
 
 /** Configured accounts come before stored ones of their name. */
@@ -160,8 +167,6 @@ function rosterOf(input: AccountsInput, stored: readonly StoredAccount[], old: R
 
 const hasAdmin = ({ entries }: Roster): boolean =>
   [...entries.values()].some(({ account }) => account.role === 'admin');
-
-const listed = ({ account: { username, role }, source }: Entry): ListedAccount => ({ username, role, source });
 
 const refused = (pointer: string, message: string) =>
   problem('invalid', { detail: message, errors: [{ pointer: `/${pointer}`, message }] });
@@ -179,7 +184,9 @@ export function readablePassword(): string {
 
 /** Accounts of the HTTP interface. Takes the same time for an unknown name. */
 export class Accounts implements AccountList {
-  readonly #document: Document<z.output<typeof Stored>>;
+  #document: Document<z.output<typeof Stored>>;
+  /** Where stored accounts are. */
+  #place: 'data folder' | 'cluster' = 'data folder';
   /** The admin of the first start, until it is stored. */
   #generated: StoredAccount | undefined;
   #input: AccountsInput;
@@ -245,25 +252,59 @@ export class Accounts implements AccountList {
 
   get #stored(): readonly StoredAccount[] {
     const { accounts } = this.#document.data;
-    return this.#generated === undefined ? accounts : [...accounts, this.#generated];
+    return this.#generated === undefined || accounts.length > 0 ? accounts : [this.#generated];
   }
 
-  async keepGenerated(): Promise<void> {
+  /** Whether it is kept: another server of a cluster may have been quicker. */
+  async keepGenerated(): Promise<boolean> {
     const generated = this.#generated;
-    if (generated === undefined) return;
-    await this.#document.update(({ accounts }) => ({ accounts: [...accounts, generated] }));
+    if (generated === undefined) return false;
+    if (this.#document.data.accounts.length === 0) {
+      await this.#document.update((stored) => (stored.accounts.length > 0 ? stored : { accounts: [generated] }));
+    }
     this.#generated = undefined;
+    this.#renew();
+    return this.#document.data.accounts.some(({ passwordHash }) => passwordHash === generated.passwordHash);
+  }
+
+  /**
+   * From now on stored accounts are those of a document that other servers have as well. When there is none yet, it begins
+   * with those of the file.
+   */
+  async share(stored: StoredDocument): Promise<void> {
+    const own = this.#document.data;
+    // Of servers that start at once, one is the first.
+    if (own.accounts.length > 0 && (await stored.read()) === undefined) {
+      await stored.replace(JSON.stringify(own), undefined);
+    }
+    this.#document = await openStoredDocument(stored, { schema: Stored, initial: none });
+    this.#place = 'cluster';
+    this.#document.watch(() => this.#renew());
+    this.#renew();
+  }
+
+  /** Reads what another server may have changed. */
+  look(): Promise<void> {
+    return this.#document.look();
+  }
+
+  #renew(): void {
+    this.#replaceRoster(rosterOf(this.#input, this.#stored, this.#roster.entries));
   }
 
   list(): readonly ListedAccount[] {
-    const all = [...this.#roster.entries.values()].map(listed);
+    const all = [...this.#roster.entries.values()].map((entry) => this.#listed(entry));
     return all.toSorted((a, b) => (a.username < b.username ? -1 : 1));
   }
 
   get(username: string): ListedAccount {
     const entry = this.#roster.entries.get(username);
     if (entry === undefined) throw problem('not-found', 'There is no such account.');
-    return listed(entry);
+    return this.#listed(entry);
+  }
+
+  #listed({ account: { username, role }, source }: Entry): ListedAccount {
+    return { username, role, source: source === 'stored' ? this.#place : source };
   }
 
   async add({ username, role, password }: NewAccount): Promise<ListedAccount> {
@@ -308,7 +349,7 @@ export class Accounts implements AccountList {
 
   #requireStored(username: string): void {
     const { source } = this.get(username);
-    if (source === 'data folder') return;
+    if (source === this.#place) return;
     const place = source === 'configuration' ? 'the configuration (http.accounts)' : 'POSTERN_ADMIN_PASSWORD';
     throw problem('conflict', `${username} comes from ${place}: change it there.`);
   }
@@ -329,7 +370,7 @@ export class Accounts implements AccountList {
       }
       return { accounts: [...next] };
     });
-    this.#replaceRoster(rosterOf(this.#input, this.#stored, this.#roster.entries));
+    this.#renew();
   }
 
   /**

@@ -45,7 +45,7 @@ interface OpenSession extends Omit<StoredSession, 'since' | 'lastUsed'> {
   readonly leaves: Set<() => void>;
 }
 
-interface SessionLimits {
+export interface SessionLimits {
   readonly sessionIdleSeconds: number;
   readonly sessionSeconds: number;
   readonly sessionsPerAccount: number;
@@ -60,17 +60,32 @@ interface SessionsInput {
   readonly log: Log;
 }
 
+/** Browsers that signed in with the page. */
+export interface BrowserSessions {
+  /** The token of the new session, which is kept then; undefined when the account is no longer in force. */
+  begin(account: Account, from: Pick<BrowserSession, 'address' | 'browser'>): Promise<string | undefined>;
+  /** The session of a token and its account, which counts as a use of it. */
+  find(token: string): Promise<{ readonly session: BrowserSession; readonly account: Account } | undefined>;
+  /** Those of an account, the one used last first. */
+  list(username: string): readonly BrowserSession[] | Promise<readonly BrowserSession[]>;
+  /** Ends those of the account that fit, and resolves with their number when that is kept. */
+  end(username: string, fits: (session: BrowserSession) => boolean): Promise<number>;
+  /** Calls `leave` when the session ends. Returns the undo. */
+  untilEnd(session: BrowserSession, leave: () => void): () => void;
+  close(): Promise<void>;
+}
+
 /** Sessions of all accounts together; the one unused longest ends. */
-const maxSessions = 1000;
+export const maxSessions = 1000;
 /** The time of last use is written this late; a crash loses it. */
 const writeUseAfterMs = 60_000;
 
 /**
- * Browsers that signed in with the page. The cookie has a random token, the disk only its digest. A session ends after
+ * Browsers that signed in at a server that is alone, in a file. The cookie has a random token, the disk only its digest. A session ends after
  * some time without use, at its greatest age, at sign-out, and with its account: when that is removed, or has another
  * password or role.
  */
-export class Sessions {
+export class Sessions implements BrowserSessions {
   readonly #input: SessionsInput;
   readonly #byDigest = new Map<string, OpenSession>();
   #document: Document<z.output<typeof Stored>> | undefined;
@@ -96,18 +111,15 @@ export class Sessions {
     }
   }
 
-  /** The token of the new session, which is on the disk then; undefined when the account is no longer in force. */
   async begin(
     account: Account,
     { address, browser }: Pick<BrowserSession, 'address' | 'browser'>,
   ): Promise<string | undefined> {
-    const token = randomBytes(32).toString('base64url');
     const now = this.#input.clock.now();
     const passwordHash = await this.#input.accounts.passwordHashOf(account);
     if (passwordHash === undefined) return undefined;
     const { username, role } = account;
-    const id = randomBytes(9).toString('base64url');
-    const digest = digestOf(token);
+    const { token, id, digest } = newSession();
     const open = { account, leaves: new Set<() => void>(), since: now, lastUsed: now };
     this.#byDigest.set(digest, { id, digest, username, role, passwordHash, address, browser, ...open });
     const own = this.#fit().filter((one) => one.username === username);
@@ -117,7 +129,6 @@ export class Sessions {
     return token;
   }
 
-  /** The session of a token and its account, which counts as a use of it. */
   async find(token: string): Promise<{ readonly session: BrowserSession; readonly account: Account } | undefined> {
     const session = this.#byDigest.get(digestOf(token));
     if (session === undefined) return undefined;
@@ -132,20 +143,17 @@ export class Sessions {
     return { session, account };
   }
 
-  /** Those of an account, the one used last first. */
   list(username: string): readonly BrowserSession[] {
     const own = this.#fit().filter((session) => session.username === username);
     return own.toSorted((a, b) => b.lastUsed - a.lastUsed);
   }
 
-  /** Ends those of the account that fit, and resolves with their number when that is on the disk. */
   async end(username: string, fits: (session: BrowserSession) => boolean): Promise<number> {
     const ended = [...this.#byDigest.values()].filter((one) => one.username === username && fits(one));
     await this.#end(ended);
     return ended.length;
   }
 
-  /** Calls `leave` when the session ends. Returns the undo. */
   untilEnd(session: BrowserSession, leave: () => void): () => void {
     const open = [...this.#byDigest.values()].find(({ id }) => id === session.id);
     open?.leaves.add(leave);
@@ -215,7 +223,12 @@ export class Sessions {
   }
 }
 
-const digestOf = (token: string): string => createHash('sha256').update(token).digest('base64url');
+export const digestOf = (token: string): string => createHash('sha256').update(token).digest('base64url');
+
+export function newSession(): { readonly token: string; readonly id: string; readonly digest: string } {
+  const token = randomBytes(32).toString('base64url');
+  return { token, id: randomBytes(9).toString('base64url'), digest: digestOf(token) };
+}
 
 const browsers = [
   ['Edge', /\bEdgA?\//],

@@ -115,7 +115,7 @@ async function newPassword(terminal: Terminal): Promise<string> {
 const Listed = z.object({
   username: z.string(),
   role: Role,
-  source: z.enum(['configuration', 'environment', 'data folder']),
+  source: z.enum(['configuration', 'environment', 'data folder', 'cluster']),
 });
 
 function remoteAccounts(call: OwnerCall): Accounts {

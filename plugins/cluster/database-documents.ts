@@ -1,6 +1,7 @@
 import type { Cluster, Documents, StoredDocument } from '../../core/contracts/cluster.js';
 import type { Document } from '../../core/disk/document.js';
 import { isProblem } from '../../core/problem.js';
+import { orUnavailable } from './database.js';
 import type { CopiedDocuments } from './node-copies.js';
 
 const topic = 'document';
@@ -28,17 +29,21 @@ export class DatabaseDocuments implements Documents {
       place: `the document ${name} of the cluster`,
       read: () => this.#read(name),
       replace: async (text, version) => {
-        const [row] = await database.query<{ version: string }>(
-          'pages',
-          version === undefined
-            ? 'insert into postern.document (name, version, data) values ($1, 1, $2) on conflict do nothing returning version'
-            : 'update postern.document set data = $2, version = version + 1 where name = $1 and version = $3 returning version',
-          version === undefined ? [name, text] : [name, text, version],
+        const [row] = await orUnavailable(
+          database.query<{ version: string }>(
+            'pages',
+            version === undefined
+              ? 'insert into postern.document (name, version, data) values ($1, 1, $2) on conflict do nothing returning version'
+              : 'update postern.document set data = $2, version = version + 1 where name = $1 and version = $3 returning version',
+            version === undefined ? [name, text] : [name, text, version],
+          ),
         );
         if (row === undefined) return undefined;
-        this.#seen.set(name, Number(row.version));
+        const written = Number(row.version);
         this.#cluster.ring(topic, [name]);
-        return Number(row.version);
+        // It has happened; a copy that is not written now is written when the next look finds it outdated.
+        await this.#keep(name, { text, version: written }).catch(() => this.#seen.delete(name));
+        return written;
       },
       watch: (listener) => {
         const listeners = this.#listeners.get(name) ?? new Set();
@@ -51,10 +56,12 @@ export class DatabaseDocuments implements Documents {
 
   async #read(name: string): Promise<{ readonly text: string; readonly version: number } | undefined> {
     try {
-      const [row] = await this.#cluster.database.query<{ data: string; version: string }>(
-        'pages',
-        'select data, version from postern.document where name = $1',
-        [name],
+      const [row] = await orUnavailable(
+        this.#cluster.database.query<{ data: string; version: string }>(
+          'pages',
+          'select data, version from postern.document where name = $1',
+          [name],
+        ),
       );
       const found = row && { text: row.data, version: Number(row.version) };
       await this.#keep(name, found);

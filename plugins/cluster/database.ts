@@ -313,6 +313,13 @@ export function isUnanswered(error: unknown): boolean {
   return state === undefined || state === statementTimeout || /^(08|57|25006)/.test(state);
 }
 
+/** A connection that was lost is a Problem `unavailable`, as one that cannot be made. */
+export function orUnavailable<T>(asking: Promise<T>): Promise<T> {
+  return asking.catch((cause: unknown) => {
+    throw isProblem(cause) || !isUnanswered(cause) ? cause : problem('unavailable', { detail: away, cause });
+  });
+}
+
 /** The server cannot be written any more. */
 const isElsewhere = (error: unknown): boolean => sqlState(error) === '25006';
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { keptSessions } from '../../core/contracts/browser-sessions.js';
 import { attemptLimits, cluster, documents, duties, siteShares } from '../../core/contracts/cluster.js';
 import type { HealthReport } from '../../core/contracts/health.js';
 import { configurationSets } from '../../core/contracts/configuration-source.js';
@@ -37,6 +38,7 @@ const nodeOfCluster = definePlugin({
     siteShares,
     userRecords,
     keptAnswers,
+    keptSessions,
     auditReader,
     configurationSets,
     mailboxOwners,
@@ -61,7 +63,7 @@ const nodeOfCluster = definePlugin({
     const complaint = await node.complaint();
     if (complaint !== undefined) throw startError(complaint);
     await node.join();
-    health.check('cluster', () => healthOf(node, clock.now()));
+    health.check('cluster', () => healthOf(node, services.configuration, clock.now()));
     http.navigate(link);
     const { provided, sets } = await provideServices(context, { node, settings: options, ...services });
     http.mount(
@@ -96,9 +98,8 @@ export function clusterPlugin(loadMove: LoadMove): Plugin {
 
 /** What the others may know of the mailboxes of this node. */
 function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuration: Configuration): MailboxReport {
-  const { hostname, domains } = configuration;
-  // Without domains of its own a server has `localhost`, for its notices.
-  const takesMail = domains.some((domain) => domain !== 'localhost');
+  const { hostname } = configuration;
+  const takesMail = hasDomains(configuration);
   if (mode !== 'owner' || peers === undefined) return { mode, takesMail };
   const { address = hostname, port } = peers;
   const pages = configuration.effective().flatMap(({ key, value }) => (key.startsWith('http.publicUrls') ? value : []));
@@ -110,17 +111,34 @@ function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuratio
   };
 }
 
-function healthOf(node: ClusterNode, now: number): HealthReport {
+/** Without domains of its own a server has `localhost`, for its notices. */
+const hasDomains = ({ domains }: Configuration): boolean => domains.some((domain) => domain !== 'localhost');
+
+/** Mail that needs no queue: for mailboxes, or handed on while its client waits. */
+const takesWithoutQueue = (configuration: Configuration): boolean =>
+  hasDomains(configuration) ||
+  configuration.effective().some(({ key }) => /^plugins\.(?:lmtp\.routes|proxy\.rules)\b./.test(key));
+
+/** Why the queue can be used neither for new mail nor for what is in it. */
+function hindrance({ fault, outdated, session }: ClusterNode): string | undefined {
+  if (fault !== undefined) return `The database does not answer: ${fault}.`;
+  if (outdated !== undefined) return `${outdated} Mail for others is neither taken nor sent.`;
+  return session === undefined ? 'This node has no session; it joins again.' : undefined;
+}
+
+function healthOf(node: ClusterNode, configuration: Configuration, now: number): HealthReport {
   const page = '/cluster';
-  if (node.fault !== undefined)
-    return { status: 'degraded', why: `The database does not answer: ${node.fault}.`, page };
-  if (node.outdated !== undefined)
-    return { status: 'degraded', why: `${node.outdated} Mail for others is neither taken nor sent.`, page };
-  if (node.session === undefined) return { status: 'degraded', why: 'This node has no session; it joins again.', page };
+  const why = hindrance(node);
+  if (why !== undefined) {
+    const mayPass = node.outdated === undefined && node.silentMs <= node.patienceMs;
+    if (mayPass || takesWithoutQueue(configuration)) return { status: 'degraded', why, page };
+    return { status: 'down', why: `${why} This server takes no mail until it does.`, page };
+  }
   const { forgottenAt = -Infinity } = node;
   if (now - forgottenAt < alarmMs) {
-    const why = `The database has forgotten commits, seen at ${new Date(forgottenAt).toISOString()}: mail that it had taken may be lost, or sent again.`;
-    return { status: 'degraded', why, page };
+    const since = new Date(forgottenAt).toISOString();
+    const lost = 'mail that it had taken may be lost, or sent again';
+    return { status: 'degraded', why: `The database has forgotten commits, seen at ${since}: ${lost}.`, page };
   }
   const apart = Math.round(Math.abs(node.clockAheadMs ?? 0) / 1000);
   if (apart <= clockPlaySeconds) return { status: 'up' };

@@ -8,6 +8,7 @@ import { DatabaseAnswers } from './database-answers.js';
 import { ConfigurationSets } from './configuration/sets.js';
 import { DatabaseAudit } from './database-audit.js';
 import { DatabaseDocuments } from './database-documents.js';
+import { DatabaseSessions } from './database-sessions.js';
 import { DatabaseUsers } from './database-users.js';
 import { mailboxHealth, NodeDirectory } from './mailboxes/node-directory.js';
 import { provideMailboxes } from './mailboxes/provide-mailboxes.js';
@@ -16,6 +17,7 @@ import type { ClusterNode } from './node.js';
 import { NodeDuties } from './node-duties.js';
 import { SetSource } from './configuration/set-source.js';
 import type { ClusterSettings } from './options.js';
+import { askFor, removeOldSessions } from './server-state.js';
 import { SharedAttempts } from './shared-attempts.js';
 import { NodeShares } from './site-shares.js';
 
@@ -53,6 +55,7 @@ export async function provideServices(
   const siteShares = new NodeShares(node);
   const userRecords = new DatabaseUsers(node, copies.users, owned.assign);
   const keptAnswers = new DatabaseAnswers(node, log);
+  const keptSessions = new DatabaseSessions(node);
   const auditReader = new DatabaseAudit({ cluster: node, folder: join(data, 'logs'), maxBytes, log });
   const attempts = new SharedAttempts(node, attemptLimits);
   const sets = new ConfigurationSets(node.database, () => node.clock.now());
@@ -73,6 +76,8 @@ export async function provideServices(
   regularly(lookSeconds, () => userRecords.pull());
   regularly(600, () => keptAnswers.forget());
   regularly(600, () => attempts.forget());
+  regularly(600, () => removeOldSessions(askFor(node.database)));
+  every(lookSeconds, () => keptSessions.look());
   every(lookSeconds, () => userRecords.save());
   onClose(() => userRecords.save());
   await userRecords
@@ -88,6 +93,7 @@ export async function provideServices(
       siteShares,
       userRecords,
       keptAnswers,
+      keptSessions,
       auditReader,
       configurationSets,
       mailboxOwners,

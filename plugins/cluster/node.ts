@@ -16,7 +16,7 @@ const maxTries = 3;
 const nextHostMs = 150;
 
 interface NodeInput {
-  readonly settings: Pick<ClusterSettings, 'database' | 'sessionSeconds'>;
+  readonly settings: Pick<ClusterSettings, 'database' | 'sessionSeconds' | 'patienceSeconds'>;
   readonly node: string;
   readonly instance: string;
   readonly clock: Clock;
@@ -29,6 +29,7 @@ export class ClusterNode implements Cluster {
   readonly node: string;
   readonly database: SharedDatabase;
   readonly clock: Clock;
+  readonly patienceMs: number;
   readonly #wall: Clock;
   readonly #user: string;
   readonly #hosts: number;
@@ -39,6 +40,7 @@ export class ClusterNode implements Cluster {
   constructor({ settings, node, instance, clock, log, report }: NodeInput) {
     const sessionMs = settings.sessionSeconds * 1000;
     this.node = node;
+    this.patienceMs = settings.patienceSeconds * 1000;
     this.#connections = new Database({
       settings: settings.database,
       applicationName: `postern/${node}`,
@@ -90,6 +92,11 @@ export class ClusterNode implements Cluster {
   /** Milliseconds since the last answered beat; undefined without a session. */
   get beatAgeMs(): number | undefined {
     return this.#session.beatAgeMs;
+  }
+
+  /** Milliseconds since the database has answered a beat, or since the start. */
+  get silentMs(): number {
+    return this.#session.silentMs;
   }
 
   /** How often this node had to stop. */

@@ -115,6 +115,14 @@ export const ClusterOptions = z
       .max(300)
       .default(30)
       .describe('A node that is silent for so long is dead to the others, and they send its mail.'),
+    patienceSeconds: z
+      .int()
+      .min(1)
+      .max(300)
+      .default(30)
+      .describe(
+        'While the database is away, a message for others waits so long for it, then gets 451. Clients wait ten minutes at most for the reply to a message.',
+      ),
     mailboxes: z
       .enum(mailboxModes)
       .default('here')

@@ -6,7 +6,7 @@ const { escapeIdentifier, escapeLiteral } = pg;
 
 /** Owns the tables. No server connects as this role. */
 export const ownerRole = 'postern_owner';
-/** For people and monitoring: addresses and subjects of the queue, but no bodies, documents, users, audit log and configuration. */
+/** For people and monitoring: addresses and subjects of the queue, but no bodies, documents, users, signed-in browsers, audit log and configuration. */
 export const readRole = 'postern_read';
 
 /** Nine nodes with ten connections each, below the usual `max_connections` of 100. */

@@ -157,6 +157,20 @@ create index mailbox_owner_node on postern.mailbox_owner (node);
 create table postern.answer (key text primary key, at bigint not null, session text, claim text, answer text);
 create index answer_at on postern.answer (at);
 
+-- Browsers that are signed in. 'digest': SHA-256 of the token. Times are milliseconds since the epoch.
+create table postern.sign_in (
+  digest text primary key,
+  id text not null,
+  username text not null,
+  role text not null,
+  password_hash text not null,
+  address text not null,
+  browser text not null,
+  since bigint not null,
+  last_used bigint not null
+);
+create index sign_in_username on postern.sign_in (username);
+
 -- Failed sign-ins of the last minutes: a crash may forget them.
 create unlogged table postern.guess (
   name text not null,

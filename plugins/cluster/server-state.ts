@@ -277,7 +277,28 @@ export async function setDraining(ask: Ask, node: string, draining: boolean): Pr
   return changed.length > 0;
 }
 
-/** Leaves a dead node out of lists. Its rows stay: a claim of it may commit late. */
+/**
+ * Removes dead sessions: those without a beat for 30 days, and the oldest beyond 1,000. Not those that leases name, which
+ * are taken by their session, and not one that committed something a moment ago. A key is never used again: it is counted.
+ * The last session of a node with mailboxes stays, so that the node is listed.
+ */
+export async function removeOldSessions(ask: Ask): Promise<void> {
+  await ask(`
+    with old as materialized (
+      select key from (
+        select s.*, row_number() over (order by joined_at desc) as nth,
+          row_number() over (partition by node order by dead, joined_at desc) as nth_of_node,
+          to_timestamp(coalesce((report ->> 'beatAt')::float8 / 1000, extract(epoch from joined_at)::float8)) as last_beat
+        from postern.session s) s
+      where dead and (last_beat < now() - interval '30 days' or (nth > 1000 and last_beat < now() - interval '1 hour'))
+        and not exists (select from postern.recipient r where r.session = s.key)
+        and (nth_of_node > 1 or not exists (select from postern.mailbox_owner o where o.node = s.node))
+      limit 1000),
+    shares as (delete from postern.share where session in (select key from old))
+    delete from postern.session where key in (select key from old) and dead`);
+}
+
+/** Leaves a dead node out of lists. Its rows stay for a while: a claim of it may commit late. */
 export async function forgetNode(ask: Ask, node: string): Promise<'done' | 'unknown' | 'alive'> {
   const [row] = await ask<{ known: boolean; alive: boolean }>(
     `select count(*) > 0 as known, count(*) filter (where not dead) > 0 as alive from postern.session

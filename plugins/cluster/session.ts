@@ -91,10 +91,13 @@ export class NodeSession {
   /** Kept when the session ends: the next one of this process drains as well. */
   #draining = false;
   #clockOffset: number | undefined;
+  /** When the last beat that was answered was sent, of any session. */
+  #answeredAt: number;
   #running: Promise<unknown> | undefined;
 
   constructor(input: SessionInput) {
     this.#input = input;
+    this.#answeredAt = input.clock.monotonic();
     this.#beatMs = input.sessionMs / beatsPerSession;
     this.#lookMs = input.sessionMs / looksPerSession;
     this.#others = new Observation(input.sessionMs);
@@ -134,6 +137,11 @@ export class NodeSession {
   /** Milliseconds since the last beat that was answered was sent; undefined without a session. */
   get beatAgeMs(): number | undefined {
     return this.#living && this.#input.clock.monotonic() - this.#living.beat.sentAt;
+  }
+
+  /** Milliseconds since the last beat that was answered was sent, or since the start. */
+  get silentMs(): number {
+    return this.#input.clock.monotonic() - this.#answeredAt;
   }
 
   /** Called when `draining` has changed. Returns the undo. */
@@ -258,6 +266,7 @@ export class NodeSession {
     this.#outdated = undefined;
     this.#earlier = undefined;
     this.#clockOffset = clockOffset;
+    this.#answeredAt = before.sentAt;
     this.#living = { key, beat: { number: 0, ...before }, isOnly: false };
     log.info({ session: key }, 'this node has joined the cluster');
     if (isForgotten) this.#forgotten();
@@ -332,6 +341,7 @@ export class NodeSession {
     }
     const { clock } = this.#input;
     this.#clockOffset = row.now - (sent.sentAt + clock.monotonic()) / 2;
+    this.#answeredAt = sent.sentAt;
     living.beat = { number, ...sent };
     if (row.draining !== this.#draining) this.#drain(row.draining);
   }

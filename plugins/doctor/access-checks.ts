@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { advice, fine, trouble, type Finding } from '../../core/contracts/doctor-check.js';
 import { pluralize } from '../../core/text/format.js';
 import { isPrivateAddress } from '../../core/dns/private-address.js';
@@ -43,6 +44,10 @@ function hasChosen({ configuration, env }: AccessContext): boolean {
   return (configuration.settings.http.accounts ?? []).length > 0 || (env['POSTERN_ADMIN_PASSWORD'] ?? '') !== '';
 }
 
+/** Accounts are in the database of a cluster, which its own check looks at. */
+const hasShared = ({ configuration }: AccessContext): boolean =>
+  z.object({ database: z.object({}) }).safeParse(configuration.options.get('cluster')).success;
+
 function pages(context: AccessContext): readonly Finding[] {
   const { host, publicUrls, socket } = context.configuration.settings.http;
   if (socket !== undefined) {
@@ -63,7 +68,7 @@ function pages(context: AccessContext): readonly Finding[] {
 
 /** A running server has a password. */
 function unchosen(context: AccessContext, place: string): readonly Finding[] {
-  if (hasChosen(context) || ownerLock(context) !== undefined) return [];
+  if (hasChosen(context) || hasShared(context) || ownerLock(context) !== undefined) return [];
   const is = `Other machines may reach the pages (${place}), and nobody chose who may sign in: the server will not start, ${unlessGiven}.`;
   return [trouble(is, 'Add an account to http.accounts, set POSTERN_ADMIN_PASSWORD, or listen on 127.0.0.1.')];
 }
@@ -93,6 +98,7 @@ function accounts(context: AccessContext): readonly Finding[] {
   if (findings.length > 0) return findings;
   if (hasChosen(context))
     return [fine(`${pluralize(Math.max(1, configured.length), 'account')} with a chosen password may sign in.`)];
+  if (hasShared(context)) return [fine('Those who may sign in are in the database of the cluster.')];
   if (!existsSync(join(configuration.data, 'accounts.json'))) {
     return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
   }

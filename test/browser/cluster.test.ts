@@ -60,11 +60,13 @@ describe('the page of a cluster in a browser', { skip: skipWithout('postgres') |
     await looked('nodes');
     const { context, page } = await visit(browser, server.base);
     await page.goto('/cluster');
+    await page.getByText(/\d+ other tables/).click();
     const button = page.getByRole('button', { name: 'Drain mx2' });
     await button.focus();
     await page.waitForResponse((response) => response.url().endsWith('/cluster') && response.ok());
     await untilTrue('it is drawn again', async () => (await page.locator('.htmx-request').count()) === 0);
     assert.equal(await page.evaluate('document.activeElement.id'), 'act-mx2');
+    assert.equal(await page.getByRole('table', { name: 'Other tables' }).isVisible(), true);
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'End drain of mx2' }).waitFor();
     await page.getByRole('button', { name: 'Forget mx3-in-another-hall.example.org' }).click();

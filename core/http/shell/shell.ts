@@ -6,6 +6,7 @@ import { InheritedSockets } from '../../net/inherited-sockets.js';
 import type { ServerCertificate } from '../../net/server-certificate.js';
 import { readPair, type TlsMaterial } from '../../net/tls-material.js';
 import type { AttemptLimits } from '../../contracts/cluster.js';
+import type { KeptSessions } from '../../contracts/browser-sessions.js';
 import type { KeptAnswers } from '../../contracts/http-records.js';
 import type { SignInHistory } from '../../contracts/sign-in-history.js';
 import type { Log } from '../../log/log.js';
@@ -41,7 +42,8 @@ import { bodyParser, bodyValidator, inputReader, negotiation } from '../input.js
 import { RefusedForms } from './refused-form.js';
 import { Routing } from './routing.js';
 import { HttpServer, type HttpPlace, type HttpsInput } from './server.js';
-import { Sessions } from '../sessions.js';
+import { type BrowserSessions, Sessions } from '../sessions.js';
+import { SharedSessions } from '../shared-sessions.js';
 import { offerSignIn, signInEndpoints } from './sign-in.js';
 import { Uploads } from '../body.js';
 import { Views } from '../views.js';
@@ -66,6 +68,8 @@ export interface ShellInput {
   readonly attemptLimits?: Pick<AttemptLimits, 'add'>;
   /** Answers by Idempotency-Key; default files in the data folder. */
   readonly sharedAnswers?: () => KeptAnswers | undefined;
+  /** Sessions of browsers, asked for when it listens; default a file in the data folder. */
+  readonly sharedSessions?: () => KeptSessions | undefined;
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
   /** For the HTTPS listener without key and cert; needed with `https` of the settings. */
@@ -125,7 +129,8 @@ class Shell implements HttpShell {
   readonly #navigation = new Navigation();
   readonly #uploads: Uploads;
   readonly #answers: FileAnswers;
-  readonly #sessions: Sessions;
+  readonly #fileSessions: Sessions;
+  #sessions: BrowserSessions;
   readonly #access: AccessControl;
   readonly #audit: AuditSink;
   readonly #koa = new Koa<ExchangeState>();
@@ -148,7 +153,6 @@ class Shell implements HttpShell {
 
   constructor(input: ShellInput) {
     const { settings, log, clock, version, hostname } = input;
-    requireAccountForRemoteBind(settings, input.accounts.chosen);
     this.#input = input;
     this.#settings = settings;
     this.#uploadLimit = input.uploadLimit;
@@ -175,7 +179,7 @@ class Shell implements HttpShell {
     });
     this.#uploads = new Uploads(join(input.dataRoot, 'uploads'));
     this.#answers = new FileAnswers({ folder: join(input.dataRoot, 'idempotency'), clock, log });
-    this.#sessions = new Sessions({
+    this.#sessions = this.#fileSessions = new Sessions({
       file: join(input.dataRoot, 'sessions.json'),
       accounts: input.accounts,
       limits: () => this.#settings.limits,
@@ -185,7 +189,7 @@ class Shell implements HttpShell {
     input.signIns?.addNames(['page', 'basic'], (given) => (input.accounts.has(given) ? given : undefined));
     this.#access = new AccessControl({
       accounts: input.accounts,
-      sessions: this.#sessions,
+      sessions: () => this.#sessions,
       limiter: () => this.#signIns,
       clientLimiter: () => this.#clientSignIns,
       exemptLoopback: () => this.#settings.limits.exemptLoopback,
@@ -209,7 +213,7 @@ class Shell implements HttpShell {
     const describe = () => this.describe();
     this.mount('http', [
       ...docsEndpoints(() => this.#openApi(), describe),
-      ...signInEndpoints({ access: this.#access, sessions: this.#sessions, settings: () => this.#settings }),
+      ...signInEndpoints({ access: this.#access, sessions: () => this.#sessions, settings: () => this.#settings }),
     ]);
   }
 
@@ -273,10 +277,18 @@ class Shell implements HttpShell {
   }
 
   async listen(): Promise<void> {
+    requireAccountForRemoteBind(this.#settings, this.#input.accounts.chosen);
     this.#uploads.sweep();
     this.#answers.load();
-    await this.#sessions.load();
+    await this.#openSessions();
     await this.#server.listen(this.#listeningPlace());
+  }
+
+  async #openSessions(): Promise<void> {
+    const { accounts, log, sharedSessions } = this.#input;
+    const store = sharedSessions?.();
+    if (store === undefined) await this.#fileSessions.load();
+    else this.#sessions = new SharedSessions({ store, accounts, limits: () => this.#settings.limits, log });
   }
 
   compressAssets(): void {

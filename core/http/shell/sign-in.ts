@@ -7,7 +7,7 @@ import { contextOf } from '../input.js';
 import { prefersHtml } from '../negotiation.js';
 import type { HttpSettings } from '../options.js';
 import { isOwnPath, ownReferer, withParameter } from '../referer.js';
-import { browserName, type BrowserSession, type Sessions } from '../sessions.js';
+import { browserName, type BrowserSession, type BrowserSessions } from '../sessions.js';
 
 const maxNextLength = 2000;
 
@@ -73,7 +73,7 @@ function currentPage(ctx: Context): string {
 
 interface SignInDeps {
   readonly access: AccessControl;
-  readonly sessions: Sessions;
+  readonly sessions: () => BrowserSessions;
   readonly settings: () => HttpSettings;
 }
 
@@ -139,9 +139,9 @@ const signIn = ({ access, sessions, settings }: SignInDeps) =>
       const account = await access.signIn(ctx, { username, password });
       if (account === undefined) throw wrongPassword(request);
       const before = ctx.state.exchange.session;
-      if (before !== undefined) await sessions.end(before.username, ({ id }) => id === before.id);
+      if (before !== undefined) await sessions().end(before.username, ({ id }) => id === before.id);
       const browser = browserName(ctx.get('User-Agent'));
-      const token = await sessions.begin(account, { address: request.remoteAddress, browser });
+      const token = await sessions().begin(account, { address: request.remoteAddress, browser });
       if (token === undefined) throw wrongPassword(request);
       setSessionCookie(ctx, token, settings().limits.sessionSeconds);
       const next = nextPath(given);
@@ -170,7 +170,7 @@ const signOut = ({ sessions }: SignInDeps) =>
     handle: async ({ request }) => {
       const ctx = contextOf(request);
       const { session } = ctx.state.exchange;
-      const ended = session === undefined ? 0 : await sessions.end(session.username, ({ id }) => id === session.id);
+      const ended = session === undefined ? 0 : await sessions().end(session.username, ({ id }) => id === session.id);
       setSessionCookie(ctx, '', 0);
       return respond({ status: 200, location: signInPath, model: { ended } });
     },
@@ -186,10 +186,10 @@ const listSessions = ({ sessions, settings }: SignInDeps) =>
     answer: z.object({ username: z.string(), sessions: z.array(SessionAnswer) }),
     view: 'sessions.njk',
     cache: 'no-store',
-    handle: ({ request }) => {
+    handle: async ({ request }) => {
       const username = request.account?.username ?? '';
       const current = contextOf(request).state.exchange.session;
-      return { username, sessions: sessions.list(username).map((one) => shown(one, current)) };
+      return { username, sessions: (await sessions().list(username)).map((one) => shown(one, current)) };
     },
     page: (model) => {
       const { sessionIdleSeconds, sessionSeconds } = settings().limits;
@@ -228,7 +228,7 @@ const endSessions = ({ sessions }: SignInDeps) =>
     handle: async ({ body: { id: wanted }, request }) => {
       const username = request.account?.username ?? '';
       const current = contextOf(request).state.exchange.session;
-      const ended = await sessions.end(username, ({ id }) =>
+      const ended = await sessions().end(username, ({ id }) =>
         wanted === undefined ? id !== current?.id : id === wanted,
       );
       if (wanted !== undefined && ended === 0) throw problem('not-found', 'You have no such session.');

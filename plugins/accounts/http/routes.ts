@@ -11,8 +11,8 @@ const AccountAnswer = z.object({
   username: z.string(),
   role: Role,
   source: z
-    .enum(['configuration', 'environment', 'data folder'])
-    .describe('Only those of the data folder change here.'),
+    .enum(['configuration', 'environment', 'data folder', 'cluster'])
+    .describe('Only those of the data folder or the cluster change here.'),
 });
 
 const group = 'Access';
@@ -98,7 +98,7 @@ const showAccount = (accounts: AccountList) =>
       ...shown,
       shown: account,
       path: pathOf(account),
-      editable: account.source === 'data folder',
+      editable: account.source === 'data folder' || account.source === 'cluster',
     }),
   });
 

@@ -8,9 +8,6 @@ import { queueMeter } from './queue-meter.js';
 
 export { moveQueue } from './move-queue.js';
 
-/** A client that has sent its last dot waits ten minutes for the reply (RFC 5321 §4.5.3.2.6). */
-const maxWaitMs = 30_000;
-
 /** The queue that the nodes of a cluster share. */
 export function postgresStore(
   { log, every, folder, metrics }: Pick<PluginContext, 'log' | 'every' | 'folder' | 'metrics'>,
@@ -34,7 +31,7 @@ export function postgresStore(
         outages,
         log,
         bounds,
-        maxWaitMs,
+        maxWaitMs: cluster.patienceMs,
         random: (limit) => randomInt(limit),
         meter,
       });

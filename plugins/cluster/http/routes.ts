@@ -45,7 +45,24 @@ const stateEndpoint = ({ node, sessionSeconds }: ClusterDeps) =>
         return { ...noCluster, configured: true, node: node.node, fault: node.fault };
       }
     },
+    page: (model) => ({ ...model, ...tablesOf(model) }),
   });
+
+/** Of tables, the largest ones are shown at once, and those with more dead rows than this. */
+const largestTables = 5;
+const manyDeadRows = 10_000;
+
+/** For the page: the tables that tell how the database is, and the others. */
+function tablesOf({ database }: ClusterAnswer) {
+  const telling: object[] = [];
+  const others: { readonly bytes: number }[] = [];
+  for (const [nth, one] of (database?.tables ?? []).entries()) {
+    const present = one.table === database?.presentBodyTable;
+    const isTelling = nth < largestTables || present || one.deadRows > manyDeadRows;
+    (isTelling ? telling : others).push({ ...one, present });
+  }
+  return { telling, others, otherBytes: others.reduce((sum, { bytes }) => sum + bytes, 0) };
+}
 
 const Body = z.strictObject({ node: z.string().min(1).max(63).describe('Name of the node') });
 const Changed = z.object({ node: z.string(), state: z.enum(['draining', 'up', 'forgotten']) });

@@ -36,6 +36,7 @@ export function nodeOf(server: Pick<Postgres, 'folder' | 'port'>, wishes: NodeWi
         tls: 'off',
       },
       sessionSeconds: sessionMs / 1000,
+      patienceSeconds: 30,
     },
     node,
     instance,
@@ -47,7 +48,7 @@ export function nodeOf(server: Pick<Postgres, 'folder' | 'port'>, wishes: NodeWi
 }
 
 export const emptyTables =
-  'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document, postern.principal, postern.name, postern.answer, postern.guess, postern.mailbox_owner, postern.audit, postern.audit_copied, postern.config_node, postern.config_current, postern.config_set restart identity';
+  'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document, postern.principal, postern.name, postern.answer, postern.sign_in, postern.guess, postern.mailbox_owner, postern.audit, postern.audit_copied, postern.config_node, postern.config_current, postern.config_set restart identity';
 
 /** The node with other answers of its own: a clock of the test, for example. */
 export function seenAs(node: ClusterNode, own: Partial<Cluster>): Cluster {

@@ -55,4 +55,48 @@ describe('a server whose database is away', { skip: skipWithout('postgres') }, (
     const { items } = (await HttpClient.admin(second.http).json('/client/queue/list')) as { items: unknown[] };
     assert.equal(items.length, 1);
   });
+
+  test('is degraded while it can take mail without the queue, and down when it can take none', async (t) => {
+    await server.database('health');
+    const database = `{ hosts: ['${server.folder}'], name: 'health', user: 'postgres', tls: 'off' }`;
+    const start = async (node: string, given: string, plugins = '') => {
+      const config = `{
+        ${given} smtp: { relayNetworks: ['127.0.0.0/8'], listeners: [{ port: 0 }] },
+        plugins: { ${plugins} cluster: { node: '${node}', sessionSeconds: 2, patienceSeconds: 2, database: ${database} } },
+      }`;
+      return ServerProcess.start(t, { folder: await temporaryFolder(t), config });
+    };
+    const lmtp = `lmtp: { routes: [{ name: 'boxes', domains: ['boxes.example'], hosts: ['127.0.0.1'] }] },`;
+    const proxy = `proxy: { rules: [{ name: 'in', rcpt: '.*@in.example', hosts: ['127.0.0.1'] }] },`;
+    const relay = await start('relay', '');
+    const others = [
+      await start('home', "domains: ['home.example'],"),
+      await start('boxes', '', lmtp),
+      await start('proxy', '', proxy),
+    ];
+    const stateOf = async ({ http }: ServerProcess): Promise<string> => {
+      const { text } = await HttpClient.admin(http).request('/health/extended', { accept: 'application/json' });
+      const { components } = JSON.parse(text) as { components: Record<string, { status: string }> };
+      return (components['cluster']?.status ?? '').toLowerCase();
+    };
+    const health = async ({ http }: ServerProcess): Promise<number> =>
+      (await new HttpClient(http).request('/health')).status;
+    for (const one of [relay, ...others]) assert.equal(await stateOf(one), 'up');
+    await server.stop('immediate');
+    // Within the patience a message would still be taken.
+    await untilTrue('it is known', async () => (await stateOf(relay)) !== 'up');
+    const waiting = mail(relay.smtpPort, 'far@away.example');
+    await untilTrue('the relay is down', async () => (await stateOf(relay)) === 'down');
+    assert.equal(await health(relay), 503);
+    assert.equal(await waiting, 451);
+    assert.equal(await mail(relay.smtpPort, 'far@away.example'), 451);
+    for (const one of others) {
+      assert.equal(await stateOf(one), 'degraded');
+      assert.equal(await health(one), 200);
+    }
+    await server.start();
+    for (const one of [relay, ...others]) await untilTrue('all is well', async () => (await stateOf(one)) === 'up');
+    assert.equal(await health(relay), 200);
+    await untilTrue('it takes mail', async () => (await mail(relay.smtpPort, 'far@away.example')) === 250);
+  });
 });

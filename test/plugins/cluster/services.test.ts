@@ -80,8 +80,9 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     await users.add({ ...ann, createdAt: '2026-01-02T03:04:05.000Z' });
     await users.save();
     const documents = await documentsOf(t, node, folder);
-    await documents.get('x').replace('text', undefined);
+    const version = await documents.get('x').replace('older', undefined);
     await documents.get('x').read();
+    await documents.get('x').replace('text', version);
     await documents.get('none').read();
     const away = nodeOf(server, { node: 'a', port: await freePort() });
     t.after(() => away.leave());

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, describe, test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
+import { askFor, removeOldSessions } from '../../../plugins/cluster/server-state.js';
 import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';
@@ -190,5 +191,52 @@ describe('the session of a node', { skip: skipWithout('postgres') }, () => {
     await untilTrue('both have joined again', () => one.session !== undefined && other.session !== undefined);
     const said = [...one.sentences, ...other.sentences].filter((sentence) => sentence.includes('counts as dead'));
     assert.deepEqual(said, []);
+  });
+
+  test('rows of the long dead are removed, but none that leases name, and no key comes twice', async (t) => {
+    const node = nodeOf(server);
+    await node.join();
+    t.after(() => node.leave());
+    const psql = (sql: string) => server.psql(sql, 'template');
+    const add = (key: string, name: string, days: number, isDead = true) =>
+      psql(`insert into postern.session (key, node, instance, dead, joined_at, report) values ('${key}', '${name}', 'x', ${isDead},
+        now() - interval '40 days', jsonb_build_object('beatAt', extract(epoch from now() - interval '${days} days') * 1000))`);
+    await add('gone:1', 'gone', 31);
+    await add('recent:1', 'recent', 29);
+    await add('leased:1', 'leased', 31);
+    await add('frozen:1', 'frozen', 31, false);
+    await add('boxes:1', 'boxes', 35);
+    await add('boxes:2', 'boxes', 31);
+    await psql(`insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, session)
+      values ('u', 0, 'a@b.example', 'b.example', 0, 0, 0, 0, 'leased:1')`);
+    await psql("insert into postern.mailbox_owner (username, revision, node) values ('ann@a.example', 1, 'boxes')");
+    await psql("insert into postern.share values ('site', 'gone:1', 5, false), ('site', 'recent:1', 5, false)");
+    await psql("update postern.session set joined_at = now() where key = 'boxes:2'");
+    const keys = async () => (await psql('select key from postern.session order by key')).split('\n');
+    const own = node.session ?? '';
+    const ask = askFor(node.database);
+    await removeOldSessions(ask);
+    assert.deepEqual(await keys(), ['boxes:2', 'frozen:1', 'leased:1', own, 'recent:1']);
+    assert.equal(await psql('select session from postern.share'), 'recent:1');
+
+    // When they are many, those without a beat for an hour go, the oldest first.
+    await psql('delete from postern.recipient');
+    await psql(`insert into postern.session (key, node, instance, dead, joined_at, report) select 'many:' || n, 'many', 'x', true,
+      now() - n * interval '1 minute', jsonb_build_object('beatAt', extract(epoch from now() - n * interval '1 minute') * 1000)
+      from generate_series(1, 1100) n`);
+    await removeOldSessions(ask);
+    const left = await keys();
+    assert.equal(left.length, 1000 + 1, 'the frozen one lives, as far as anybody knows');
+    assert.ok(
+      left.includes(own) && left.includes('many:1') && !left.includes('many:1100') && !left.includes('leased:1'),
+    );
+    await node.leave();
+    await psql("update postern.session set joined_at = now() - interval '40 days', report = '{}' where dead");
+    const next = nodeOf(server);
+    await next.join();
+    t.after(() => next.leave());
+    await removeOldSessions(askFor(next.database));
+    assert.equal((await keys()).includes(own), false);
+    assert.ok(Number(next.session?.split(':')[1]) > Number(own.split(':')[1]));
   });
 });

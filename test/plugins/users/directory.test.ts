@@ -169,6 +169,7 @@ describe('authentication', () => {
       },
       update: () => Promise.resolve(),
       watch: () => () => undefined,
+      look: () => Promise.resolve(),
     });
     const directory = new UserDirectory({
       records,
