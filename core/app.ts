@@ -18,8 +18,9 @@ import {
   reloading,
   type Reloading,
 } from './contracts/server.js';
-import { type KeptAnswers, keptAnswers } from './contracts/http-records.js';
+import { keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
+import { forwardedRequests, otherNodes } from './contracts/other-nodes.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
 import { serverLog } from './contracts/server-log.js';
@@ -82,6 +83,7 @@ export const coreServices: readonly Service<unknown>[] = [
   stallWatch,
   pluginsOverview,
   serverCertificate,
+  forwardedRequests,
 ];
 
 interface AppInput {
@@ -143,7 +145,10 @@ export async function createApp(input: AppInput): Promise<App> {
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
   const opened = { certificate, signIns, spool, pipeline, metrics, health };
-  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins.find(keptAnswers));
+  const { http, smtp, audit, limits } = openProtocols(input, opened, {
+    sharedAnswers: () => plugins.find(keptAnswers),
+    otherNodes: () => plugins.find(otherNodes),
+  });
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -165,6 +170,7 @@ export async function createApp(input: AppInput): Promise<App> {
       provide(stallWatch, connectWatchdog(input.watchdog, live, health)),
       provide(pluginsOverview, tracker.states),
       provide(serverCertificate, certificate),
+      provide(forwardedRequests, http),
     ],
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     ...hosting,
@@ -219,12 +225,12 @@ async function listenInTurn(
 function openProtocols(
   input: AppInput,
   opened: Omit<SmtpDeps, 'attemptLimits'>,
-  sharedAnswers: () => KeptAnswers | undefined,
+  ofPlugins: Required<Pick<ShellInput, 'sharedAnswers' | 'otherNodes'>>,
 ) {
   const limits = new AttemptLimitRegistry();
   const audit = openAudit(input);
   const parts = { ...opened, attemptLimits: limits };
-  const http = openHttp(input, { ...parts, audit, sharedAnswers });
+  const http = openHttp(input, { ...parts, audit, ...ofPlugins });
   const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
   return { http, smtp, audit, limits };
 }
@@ -238,9 +244,9 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
   parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate' | 'attemptLimits'> &
-    Required<Pick<ShellInput, 'audit' | 'sharedAnswers'>>,
+    Required<Pick<ShellInput, 'audit' | 'sharedAnswers' | 'otherNodes'>>,
 ): HttpShell {
-  const { metrics, audit, health, signIns, certificate, sharedAnswers, attemptLimits } = parts;
+  const { metrics, audit, health, signIns, certificate, sharedAnswers, otherNodes, attemptLimits } = parts;
   const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
@@ -256,6 +262,7 @@ function openHttp(
     uploadLimit: settings.smtp.limits.messageBytes,
     audit,
     sharedAnswers,
+    otherNodes,
     attemptLimits,
     signIns,
     certificate,

@@ -7,6 +7,8 @@ export interface AuditEntry {
   readonly at: string;
   readonly by: string | null;
   readonly from: string;
+  /** The other node of the cluster that has signed the account in, and forwarded the request. */
+  readonly via?: string;
   readonly requestId: string;
   readonly method: string;
   readonly route: string;
