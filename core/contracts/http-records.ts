@@ -7,7 +7,7 @@ export interface AuditEntry {
   readonly at: string;
   readonly by: string | null;
   readonly from: string;
-  /** The other node of the cluster that has signed the account in, and forwarded the request. */
+  /** The node of a cluster that the account had asked, where another one has answered. */
   readonly via?: string;
   readonly requestId: string;
   readonly method: string;
