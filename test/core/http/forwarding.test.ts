@@ -70,7 +70,7 @@ describe('a request for another node', () => {
   };
 
   test('goes without credentials, cookies and what was said of its way', async (t) => {
-    const { get, asked } = await open(t, (answer) => answer.end('{}'));
+    const site = await open(t, (answer) => answer.end('{}'));
     const headers = {
       Cookie: 'postern-session=secret',
       'X-Forwarded-For': '192.0.2.9',
@@ -81,8 +81,8 @@ describe('a request for another node', () => {
       'X-Request-Id': 'of-the-client',
       TE: 'trailers',
     };
-    assert.equal((await get('/boxes/there/a%20b?format=json', { headers, as: 'operator' })).status, 200);
-    const [sent] = asked;
+    assert.equal((await site.get('/boxes/there/a%20b?format=json', { headers, as: 'operator' })).status, 200);
+    const [sent] = site.asked;
     assert.equal(sent?.target, '/boxes/there/a%20b?format=json');
     assert.deepEqual(sent.client, {
       account: { username: 'operator', role: 'operate' },
@@ -103,26 +103,26 @@ describe('a request for another node', () => {
   });
 
   test('goes only where the account may go, and not from another site', async (t) => {
-    const { get, asked } = await open(t, (answer) => answer.end('{}'));
-    assert.equal((await get('/boxes/there/a', { as: null })).status, 401);
-    assert.equal((await get('/boxes/there/a', { as: 'reader' })).status, 403);
+    const site = await open(t, (answer) => answer.end('{}'));
+    assert.equal((await site.get('/boxes/there/a', { as: null })).status, 401);
+    assert.equal((await site.get('/boxes/there/a', { as: 'reader' })).status, 403);
     const headers = { 'Sec-Fetch-Site': 'cross-site' };
-    assert.equal((await get('/boxes/there/a', { method: 'POST', headers, body: 'size=1' })).status, 403);
-    assert.deepEqual(asked, []);
-    assert.equal((await get('/boxes/here/a')).status, 200);
-    assert.deepEqual(asked, []);
+    assert.equal((await site.get('/boxes/there/a', { method: 'POST', headers, body: 'size=1' })).status, 403);
+    assert.deepEqual(site.asked, []);
+    assert.equal((await site.get('/boxes/here/a')).status, 200);
+    assert.deepEqual(site.asked, []);
   });
 
   test('has its body, also a form that was read before', async (t) => {
-    const { get, asked } = await open(t, (answer) => answer.end('{}'));
-    await get('/boxes/there/a', { method: 'POST', body: new URLSearchParams({ size: '1', _page: '/boxes' }) });
-    await get('/boxes/there/a', {
+    const site = await open(t, (answer) => answer.end('{}'));
+    await site.get('/boxes/there/a', { method: 'POST', body: new URLSearchParams({ size: '1', _page: '/boxes' }) });
+    await site.get('/boxes/there/a', {
       method: 'POST',
       body: '{"size": 2}',
       headers: { 'Content-Type': 'application/json' },
     });
     assert.deepEqual(
-      asked.map((one) => [one.text, one.headers['content-length']]),
+      site.asked.map((one) => [one.text, one.headers['content-length']]),
       [
         ['size=1&_page=%2Fboxes', '21'],
         ['{"size": 2}', '11'],
@@ -131,7 +131,7 @@ describe('a request for another node', () => {
   });
 
   test('is answered with the headers of the resource, not with those of the connection', async (t) => {
-    const { get } = await open(t, (answer) => {
+    const site = await open(t, (answer) => {
       answer.writeHead(206, {
         ETag: '"one"',
         'Content-Type': 'message/rfc822',
@@ -146,7 +146,7 @@ describe('a request for another node', () => {
       });
       answer.end('text');
     });
-    const { status, headers, ...answer } = await get('/boxes/there/a').then(async (found) => ({
+    const { status, headers, ...answer } = await site.get('/boxes/there/a').then(async (found) => ({
       status: found.status,
       headers: Object.fromEntries(found.headers),
       text: await found.text(),
@@ -165,24 +165,24 @@ describe('a request for another node', () => {
   });
 
   test('whose answer breaks off breaks off, too', async (t) => {
-    const { get } = await open(t, (answer) => {
+    const site = await open(t, (answer) => {
       answer.writeHead(200, { 'Content-Length': 100 }).write('a beginning', () => answer.destroy());
     });
-    await assert.rejects(async () => (await get('/boxes/there/a')).text());
+    await assert.rejects(async () => (await site.get('/boxes/there/a')).text());
   });
 
   test('is in the audit log of the node that answers', async (t) => {
-    const { get, audit, log } = await open(t, (answer) => answer.end('{}'));
-    await get('/boxes/there/a', { method: 'POST', body: new URLSearchParams({ size: '1' }) });
-    assert.deepEqual(audit, []);
-    assert.equal(log.find(({ msg }) => msg === 'request')?.['answeredBy'], 'there');
+    const site = await open(t, (answer) => answer.end('{}'));
+    await site.get('/boxes/there/a', { method: 'POST', body: new URLSearchParams({ size: '1' }) });
+    assert.deepEqual(site.audit, []);
+    assert.equal(site.log.find(({ msg }) => msg === 'request')?.['answeredBy'], 'there');
   });
 
   test('is not found by a server that is alone', async (t) => {
-    const { shell, get, close } = await openShell();
-    atEnd(t, close);
-    shell.mount('boxes', boxes);
-    assert.equal((await get('/boxes/there/a')).status, 404);
+    const site = await openShell();
+    atEnd(t, () => site.close());
+    site.shell.mount('boxes', boxes);
+    assert.equal((await site.get('/boxes/there/a')).status, 404);
   });
 });
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -98,16 +98,15 @@ describe('a request to another node', () => {
   });
 
   test('is not complete for the other node when its client has gone', async (t) => {
-    let seen: Promise<string> | undefined;
-    const { ask } = await wayTo(t, (asked) => {
-      seen = text(asked);
-      seen.catch(() => undefined);
-    });
+    const came = new EventEmitter();
+    const { ask } = await wayTo(t, (asked) => void came.emit('request', asked));
+    const begun = once(came, 'request') as Promise<[IncomingMessage]>;
     const body = new PassThrough();
     body.write('half');
     const answer = ask({ method: 'POST', body });
     answer.catch(() => undefined);
-    while (seen === undefined) await new Promise((resolve) => setImmediate(resolve));
+    const [asked] = await begun;
+    const seen = text(asked);
     body.destroy();
     await assert.rejects(seen);
     await assert.rejects(answer);
