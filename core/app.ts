@@ -145,10 +145,7 @@ export async function createApp(input: AppInput): Promise<App> {
   const { spool, closeSpool } = await openSupervisedSpool(input, health);
   const signIns = await FileSignInHistory.open({ folder: join(data, 'sign-ins'), clock, log });
   const opened = { certificate, signIns, spool, pipeline, metrics, health };
-  const { http, smtp, audit, limits } = openProtocols(input, opened, {
-    sharedAnswers: () => plugins.find(keptAnswers),
-    otherNodes: () => plugins.find(otherNodes),
-  });
+  const { http, smtp, audit, limits } = openProtocols(input, opened, () => plugins);
   const reload = new Reload({ ...input, live, plugins: () => plugins, tracker, http, audit, smtp, log });
   const plugins = new PluginHost({
     wanted: input.configuration,
@@ -176,7 +173,6 @@ export async function createApp(input: AppInput): Promise<App> {
     ...hosting,
   });
   live.setWaitingPlugins((next) => plugins.waiting(next));
-
   async function close(): Promise<void> {
     life.end(live.current.settings.shutdownSeconds * 1000);
     await smtp.close(life.remainingMs());
@@ -225,12 +221,17 @@ async function listenInTurn(
 function openProtocols(
   input: AppInput,
   opened: Omit<SmtpDeps, 'attemptLimits'>,
-  ofPlugins: Required<Pick<ShellInput, 'sharedAnswers' | 'otherNodes'>>,
+  plugins: () => Pick<PluginHost, 'find'>,
 ) {
   const limits = new AttemptLimitRegistry();
   const audit = openAudit(input);
   const parts = { ...opened, attemptLimits: limits };
-  const http = openHttp(input, { ...parts, audit, ...ofPlugins });
+  const http = openHttp(input, {
+    ...parts,
+    audit,
+    sharedAnswers: () => plugins().find(keptAnswers),
+    otherNodes: () => plugins().find(otherNodes),
+  });
   const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
   return { http, smtp, audit, limits };
 }

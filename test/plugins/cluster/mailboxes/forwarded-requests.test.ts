@@ -132,6 +132,18 @@ describe('the mailbox of another node', { skip: skipWithout('postgres') }, () =>
     assert.doesNotMatch(JSON.stringify(await owner.admin.json(path)), /Evil/);
   });
 
+  test('is shown to a browser that has signed in at the first node, and can sign out there', async () => {
+    const signedIn = await other.admin.request('/sign-in', {
+      form: { username: 'anywhere', password: secret },
+      accept: 'text/html',
+    });
+    const cookie = (signedIn.headers.get('set-cookie') ?? '').split(';')[0] ?? '';
+    const page = await fetch(new URL(inbox, other.server.http), { headers: { Cookie: cookie, Accept: 'text/html' } });
+    assert.equal(page.status, 200);
+    assert.match(await page.text(), /Sign out/);
+    assert.doesNotMatch(await other.admin.page(inbox), /Sign out/);
+  });
+
   test('refuses what is too large before it is sent', async () => {
     const answer = await new Promise<{ status: number; text: string }>((resolve, reject) => {
       const asked = request(new URL(`${inbox}/messages`, other.server.http), {
