@@ -21,6 +21,7 @@ import {
 } from './contracts/server.js';
 import { keptAnswers } from './contracts/http-records.js';
 import { localDelivery } from './contracts/local-delivery.js';
+import { forwardedRequests, otherNodes } from './contracts/other-nodes.js';
 import { pluginsOverview } from './contracts/plugins-overview.js';
 import { serverCertificate } from './contracts/server-certificate.js';
 import { serverLog } from './contracts/server-log.js';
@@ -83,6 +84,7 @@ export const coreServices: readonly Service<unknown>[] = [
   stallWatch,
   pluginsOverview,
   serverCertificate,
+  forwardedRequests,
 ];
 
 interface AppInput {
@@ -166,12 +168,12 @@ export async function createApp(input: AppInput): Promise<App> {
       provide(stallWatch, connectWatchdog(input.watchdog, live, health)),
       provide(pluginsOverview, tracker.states),
       provide(serverCertificate, certificate),
+      provide(forwardedRequests, http),
     ],
     contextOf: contextFactory({ data, log, clock, timers, metrics, health, pipeline, http }),
     ...hosting,
   });
   live.setWaitingPlugins((next) => plugins.waiting(next));
-
   async function close(): Promise<void> {
     life.end(live.current.settings.shutdownSeconds * 1000);
     await smtp.close(life.remainingMs());
@@ -217,15 +219,21 @@ async function listenInTurn(
 }
 
 /** HTTP and SMTP, whose listeners open later. */
-function openProtocols(input: AppInput, opened: Omit<SmtpDeps, 'attemptLimits'>, host: () => PluginHost) {
+function openProtocols(
+  input: AppInput,
+  opened: Omit<SmtpDeps, 'attemptLimits'>,
+  plugins: () => Pick<PluginHost, 'find'>,
+) {
   const limits = new AttemptLimitRegistry();
   const audit = openAudit(input);
   const parts = { ...opened, attemptLimits: limits };
-  const shared = {
-    sharedAnswers: () => host().find(keptAnswers),
-    sharedSessions: () => host().find(keptSessions),
-  };
-  const http = openHttp(input, { ...parts, ...shared, audit });
+  const http = openHttp(input, {
+    ...parts,
+    audit,
+    sharedAnswers: () => plugins().find(keptAnswers),
+    sharedSessions: () => plugins().find(keptSessions),
+    otherNodes: () => plugins().find(otherNodes),
+  });
   const smtp = openSmtp(input, { ...parts, health: input.overrides?.listenerHealth ?? opened.health });
   return { http, smtp, audit, limits };
 }
@@ -239,28 +247,23 @@ function openAudit({ configuration, log }: AppInput): AuditSink {
 function openHttp(
   { configuration, accounts, log, clock, sockets }: AppInput,
   parts: Pick<SmtpDeps, 'metrics' | 'health' | 'signIns' | 'certificate' | 'attemptLimits'> &
-    Required<Pick<ShellInput, 'audit' | 'sharedAnswers' | 'sharedSessions'>>,
+    Required<Pick<ShellInput, 'audit' | 'sharedAnswers' | 'sharedSessions' | 'otherNodes'>>,
 ): HttpShell {
-  const { metrics, audit, health, signIns, certificate, sharedAnswers, sharedSessions, attemptLimits } = parts;
+  const { metrics, health } = parts;
   const { settings, data, hostname, folder } = configuration;
   const http = createHttpShell({
     settings: settings.http,
     accounts,
     log: log.log,
     clock,
-    metrics: metrics.scope('http'),
     viewsRoot: join(packageRoot, 'views'),
     publicRoot: join(packageRoot, 'public'),
     dataRoot: data,
     version,
     hostname,
     uploadLimit: settings.smtp.limits.messageBytes,
-    audit,
-    sharedAnswers,
-    sharedSessions,
-    attemptLimits,
-    signIns,
-    certificate,
+    ...parts,
+    metrics: metrics.scope('http'),
     folder,
     ...(sockets !== undefined && { sockets }),
   });

@@ -7,6 +7,8 @@ export interface AuditEntry {
   readonly at: string;
   readonly by: string | null;
   readonly from: string;
+  /** The node of a cluster that the account had asked, where another one has answered. */
+  readonly via?: string;
   readonly requestId: string;
   readonly method: string;
   readonly route: string;

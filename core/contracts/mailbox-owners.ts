@@ -29,6 +29,8 @@ export interface MailboxOwners {
   divided(target: DeliveryTarget): DeliveryTarget;
   /** Whether this server has the mailbox. */
   isHere(username: string): boolean;
+  /** The server that has the mailbox, where it is another one. */
+  otherNode(username: string): string | undefined;
   /** The mailbox of a user gets its server, if it has none yet. @throws Problem `unavailable` */
   settle(username: string): Promise<void>;
   /**
@@ -46,6 +48,7 @@ export const allMailboxesHere: MailboxOwners = {
   open: () => Promise.resolve(),
   divided: (target) => target,
   isHere: () => true,
+  otherNode: () => undefined,
   settle: () => Promise.resolve(),
   use: async (_, work) => work(),
 };

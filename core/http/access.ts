@@ -9,6 +9,7 @@ import { printable, secondsText } from '../text/format.js';
 import { type Accounts, ownerUsername } from './accounts.js';
 import type { Access, Endpoint, Method } from './endpoint.js';
 import type { Account, Role } from '../contracts/accounts.js';
+import type { Forwarder } from '../contracts/other-nodes.js';
 import type { Context, Next } from './exchange.js';
 import type { AccessRule } from './options.js';
 import type { BrowserSessions } from './sessions.js';
@@ -19,7 +20,7 @@ export const holds = (account: Account | null, access: Access): boolean =>
   access === 'public' || (account !== null && rank[account.role] >= rank[access]);
 
 interface AccessInput {
-  readonly accounts: Pick<Accounts, 'verify' | 'recall' | 'untilTakenAway'>;
+  readonly accounts: Pick<Accounts, 'find' | 'verify' | 'recall' | 'untilTakenAway'>;
   readonly sessions: () => Pick<BrowserSessions, 'find' | 'untilEnd'>;
   /** Failures by name and client. */
   readonly limiter: () => AttemptLimiter;
@@ -29,6 +30,7 @@ interface AccessInput {
   readonly exemptLoopback: () => boolean;
   readonly record: (attempt: SignInAttempt) => void;
   readonly log: Log;
+  readonly hostname: string;
 }
 
 /** Characters of a name that are logged. */
@@ -51,7 +53,7 @@ export class AccessControl {
       return;
     }
     if (gate.access === 'public') {
-      if (isWithoutCredentials(ctx)) return;
+      if (isWithoutCredentials(ctx) && ctx.state.exchange.forwarder === undefined) return;
       // A public page never waits for the password checks of others.
       const credentials = parseBasic(ctx.get('Authorization'));
       if (credentials === 'malformed') return;
@@ -83,6 +85,7 @@ export class AccessControl {
 
   async #identify(ctx: Context): Promise<Account | null> {
     const { exchange } = ctx.state;
+    if (exchange.forwarder !== undefined) return (exchange.account = this.#accountOf(exchange.forwarder));
     const credentials = parseBasic(ctx.get('Authorization'));
     if (credentials === 'none') return this.#identifySession(ctx);
     if (credentials === 'malformed') return null;
@@ -93,6 +96,18 @@ export class AccessControl {
         this.#verify(credentials, 'basic', exchange.remoteAddress),
       )) ?? null;
     return exchange.account;
+  }
+
+  /** The account of this server with that name, with no more rights than it has at the other node. */
+  #accountOf({ account, node }: Forwarder): Account | null {
+    if (account === null) return null;
+    const own = this.#input.accounts.find(account.username);
+    if (own !== undefined) return rank[own.role] <= rank[account.role] ? own : account;
+    const { hostname } = this.#input;
+    throw problem(
+      'forbidden',
+      `${hostname} has no account ${account.username}, with which ${node} asks. Add it there.`,
+    );
   }
 
   async #identifySession(ctx: Context): Promise<Account | null> {
@@ -144,6 +159,8 @@ export class AccessControl {
   }
 
   async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {
+    if (ctx.state.exchange.forwarder !== undefined)
+      throw problem('misdirected', `This page has a password of its own. Open it at ${this.#input.hostname}.`);
     const credentials = parseBasic(ctx.get('Authorization'));
     if (typeof credentials === 'string') throw unauthorized(gate.realm);
     const account = await this.#try(ctx, gate, credentials, async ({ username }): Promise<Account | undefined> => {

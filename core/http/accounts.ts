@@ -406,6 +406,11 @@ export class Accounts implements AccountList {
     return this.#roster.entries.has(username);
   }
 
+  /** As it is in force. */
+  find(username: string): Account | undefined {
+    return this.#roster.entries.get(username)?.account;
+  }
+
   /** False for an account that was removed or changed. */
   isInForce(account: Account): boolean {
     return account === owner || this.#roster.entries.get(account.username)?.account === account;

@@ -182,6 +182,13 @@ export interface Endpoint<
   readonly etag?: (
     input: HandlerInput<z.output<P>, z.output<Q>, z.output<B>>,
   ) => string | undefined | Promise<string | undefined>;
+  /**
+   * Name of the node of a cluster that has what the request is about; undefined for this one. Another node answers the
+   * request in place of this one. Other nodes reach only endpoints that have it.
+   */
+  readonly nodeOf?: (
+    input: Pick<HandlerInput<z.output<P>, z.output<Q>, unknown>, 'params' | 'query'>,
+  ) => string | undefined | Promise<string | undefined>;
   /** A form must carry `confirm=yes`, else it gets a confirmation page with this question. */
   readonly confirm?: string;
   /**

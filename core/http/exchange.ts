@@ -2,6 +2,7 @@ import type { DefaultState, ParameterizedContext } from 'koa';
 import type { Readable } from 'node:stream';
 import type { HandlerInput, Representation, UploadedFile } from './endpoint.js';
 import type { Account } from '../contracts/accounts.js';
+import type { Forwarder } from '../contracts/other-nodes.js';
 import type { Fields } from './validation.js';
 import type { AuditNote } from '../problem.js';
 import type { BrowserSession } from './sessions.js';
@@ -18,6 +19,10 @@ export interface Exchange {
   readonly isLocal: boolean;
   /** The client speaks https to this server, or to a trusted proxy. */
   readonly isSecure: boolean;
+  /** The node of a cluster that has sent the request for a client of its own. */
+  readonly forwarder: Forwarder | undefined;
+  /** The other node whose answer this is. */
+  answeredBy: string | undefined;
   account: Account | null;
   /** The account that the request authenticates as; looked up once. */
   identified: Promise<Account | null> | undefined;
@@ -68,6 +73,10 @@ export type Context = ParameterizedContext<ExchangeState, { compress?: boolean }
 export type Next = () => Promise<unknown>;
 /** One that has nothing to do afterwards returns what `next` returns: a promise less for every request. */
 export type Middleware = (ctx: Context, next: Next) => Promise<unknown>;
+
+/** Signed in with a session, at this node or at the one that has forwarded the request. */
+export const hasSession = ({ state: { exchange } }: Context): boolean =>
+  exchange.session !== undefined || exchange.forwarder?.session === true;
 
 /** htmx asks for a part of the page; a restored history entry and a boosted link are whole pages. */
 export function wantsFragment(ctx: Context): boolean {

@@ -122,7 +122,7 @@ export function contextOf(request: EndpointRequest & { readonly [context]?: Cont
  * Unknown parameters are refused, because a misspelt filter would otherwise select everything. Empty ones count as
  * absent.
  */
-function readQuery(ctx: Context, { route }: MatchedRoute): unknown {
+export function readQuery(ctx: Context, { route }: MatchedRoute): unknown {
   if (ctx.querystring === '') return validate(route.endpoint.query, {}, 'bad-request', 'names');
   const given = parseFields(ctx.querystring, 'query');
   const fields = Object.fromEntries(

@@ -4,7 +4,7 @@ import { startError } from '../problem.js';
 import { holds } from './access.js';
 import type { Method, NoticeAction } from './endpoint.js';
 import type { Account, Role } from '../contracts/accounts.js';
-import { type Context, wantsFragment } from './exchange.js';
+import { type Context, hasSession, wantsFragment } from './exchange.js';
 import { withParameter } from './referer.js';
 import type { Views } from './views.js';
 
@@ -84,14 +84,14 @@ export class Pages {
 
   model(ctx: Context, title: string): PageModel {
     const { notices, navigation, may, rights, version, hostname } = this.#input;
-    const { account, session, id } = ctx.state.exchange;
+    const { account, id } = ctx.state.exchange;
     const key = typeof ctx.query['notice'] === 'string' ? ctx.query['notice'] : undefined;
     const notice = notices.take(key, account?.username);
     return {
       title,
       nav: navigation.show(ctx.path, account, (href) => may(account, 'GET', href)),
       account,
-      session: session !== undefined,
+      session: hasSession(ctx),
       may: (method, path) => may(account, method, path) ?? false,
       rights: rights(account),
       requestId: id,

@@ -110,6 +110,8 @@ export function httpsRedirect(settings: () => HttpSettings): Middleware {
 export function hostCheck(settings: () => HttpSettings): Middleware {
   let ours: KnownHost | undefined;
   return function checkHost(ctx: Context, next: Next) {
+    // The first node has checked the name by which its client reached it.
+    if (ctx.state.exchange.forwarder !== undefined) return next();
     if (ctx.req.httpVersionMajor < 1) throw problem('bad-request', 'Speak HTTP/1.1.');
     if (hostFields(ctx.req.rawHeaders) > 1) throw problem('bad-request', 'There are two Host fields.');
     takeOriginForm(ctx);

@@ -9,7 +9,7 @@ import {
   respond,
   type Response,
 } from './endpoint.js';
-import { type Context, wantsFragment } from './exchange.js';
+import { type Context, hasSession, wantsFragment } from './exchange.js';
 import { listPath, type Notices, type Pages } from './pages.js';
 import { isOwnPath, ownReferer, withParameter } from './referer.js';
 import { bytesPolicy } from './response-headers.js';
@@ -98,7 +98,7 @@ function fresh(ctx: Context, { etag }: Response, representation: Representation)
   const page = representation === 'html';
   if (page && ctx.query['notice'] !== undefined) return false;
   const opaque = page
-    ? `${etag}.${ctx.state.exchange.account?.username ?? ''}.${wantsFragment(ctx) ? 'f' : 'p'}${ctx.state.exchange.session === undefined ? '' : 's'}`
+    ? `${etag}.${ctx.state.exchange.account?.username ?? ''}.${wantsFragment(ctx) ? 'f' : 'p'}${hasSession(ctx) ? 's' : ''}`
     : etag;
   ctx.set('ETag', page ? `W/${strongTag(opaque)}` : strongTag(opaque));
   if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return false;

@@ -4,9 +4,10 @@ import { attemptLimits, cluster, documents, duties, siteShares } from '../../cor
 import type { HealthReport } from '../../core/contracts/health.js';
 import { configurationSets } from '../../core/contracts/configuration-source.js';
 import { localDelivery } from '../../core/contracts/local-delivery.js';
+import { forwardedRequests, otherNodes } from '../../core/contracts/other-nodes.js';
 import { mailboxOwners } from '../../core/contracts/mailbox-owners.js';
 import { auditReader, keptAnswers } from '../../core/contracts/http-records.js';
-import { configuration, type Configuration, healthOverview } from '../../core/contracts/server.js';
+import { configuration, type Configuration, healthOverview, lifecycle } from '../../core/contracts/server.js';
 import { userRecords } from '../../core/contracts/user-records.js';
 import { nodeIdOf } from '../../core/host/data-folder.js';
 import { version } from '../../core/host/installation.js';
@@ -30,7 +31,7 @@ const link = { title: 'Cluster', href: '/cluster', order: 95, role: 'read', grou
 const nodeOfCluster = definePlugin({
   name,
   options: ClusterOptions,
-  needs: { configuration, attemptLimits, healthOverview, localDelivery },
+  needs: { configuration, attemptLimits, healthOverview, localDelivery, forwardedRequests, lifecycle },
   provides: {
     cluster,
     documents,
@@ -42,6 +43,7 @@ const nodeOfCluster = definePlugin({
     auditReader,
     configurationSets,
     mailboxOwners,
+    otherNodes,
   },
   checks: [clusterCheck],
   async setup(context, { options, ...services }) {
@@ -100,7 +102,7 @@ export function clusterPlugin(loadMove: LoadMove): Plugin {
 function mailboxReport({ mailboxes: mode, peers }: ClusterSettings, configuration: Configuration): MailboxReport {
   const { hostname } = configuration;
   const takesMail = hasDomains(configuration);
-  if (mode !== 'owner' || peers === undefined) return { mode, takesMail };
+  if (peers === undefined) return { mode, takesMail };
   const { address = hostname, port } = peers;
   const pages = configuration.effective().flatMap(({ key, value }) => (key.startsWith('http.publicUrls') ? value : []));
   return {

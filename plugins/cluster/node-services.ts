@@ -1,8 +1,9 @@
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { AttemptLimits } from '../../core/contracts/cluster.js';
 import type { LocalDelivery } from '../../core/contracts/local-delivery.js';
+import type { ForwardedRequests } from '../../core/contracts/other-nodes.js';
 import { allMailboxesHere } from '../../core/contracts/mailbox-owners.js';
-import type { Configuration, HealthOverview } from '../../core/contracts/server.js';
+import type { Configuration, HealthOverview, Lifecycle } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
 import { DatabaseAnswers } from './database-answers.js';
 import { ConfigurationSets } from './configuration/sets.js';
@@ -11,6 +12,9 @@ import { DatabaseDocuments } from './database-documents.js';
 import { DatabaseSessions } from './database-sessions.js';
 import { DatabaseUsers } from './database-users.js';
 import { mailboxHealth, NodeDirectory } from './mailboxes/node-directory.js';
+import { PeerListener } from './mailboxes/peer-listener.js';
+import { forwarderOf, PeerRequests } from './mailboxes/peer-requests.js';
+import { readPeerTls } from './mailboxes/peer-tls.js';
 import { provideMailboxes } from './mailboxes/provide-mailboxes.js';
 import { openCopies } from './node-copies.js';
 import type { ClusterNode } from './node.js';
@@ -34,21 +38,23 @@ interface ServicesInput {
   readonly configuration: Configuration;
   readonly healthOverview: HealthOverview;
   readonly localDelivery: Pick<LocalDelivery, 'deliver'>;
+  readonly forwardedRequests: ForwardedRequests;
+  readonly lifecycle: Pick<Lifecycle, 'stopping'>;
 }
 
 /** The services of a node, looked after at intervals. */
-export async function provideServices(
-  context: PluginContext,
-  { node, settings: { mailboxes, peers }, attemptLimits, configuration, healthOverview, localDelivery }: ServicesInput,
-) {
+export async function provideServices(context: PluginContext, input: ServicesInput) {
+  const { node, settings, attemptLimits, configuration, healthOverview, localDelivery: local } = input;
   const { clock, every, folder, health, log, onClose } = context;
-  const { data, file, auditBytes: maxBytes = Infinity } = configuration;
+  const { data, auditBytes: maxBytes = Infinity } = configuration;
   const copies = await openCopies(await folder('cluster'));
   const nodes = new NodeDirectory(node, copies.owners.data.addresses);
+  const { peers, otherNodes } = openPeers(context, nodes, input);
   const owned =
-    mailboxes === 'owner' && peers !== undefined
-      ? provideMailboxes(context, { node, nodes, peers, copy: copies.owners, local: localDelivery, file })
+    settings.mailboxes === 'owner' && peers !== undefined
+      ? provideMailboxes(context, { node, nodes, ...peers, copy: copies.owners, local })
       : { owners: allMailboxesHere, assign: () => Promise.resolve() };
+  if (settings.mailboxes !== 'owner') await peers?.listener.start();
   health.check('mailboxes of the cluster', () => mailboxHealth(nodes.living, '/cluster'));
   const documents = new DatabaseDocuments(node, copies.documents);
   const duties = new NodeDuties(node);
@@ -97,7 +103,36 @@ export async function provideServices(
       auditReader,
       configurationSets,
       mailboxOwners,
+      otherNodes,
     },
     sets,
   };
+}
+
+/** Both ways between this node and the others; `peers` is undefined where they are not configured. */
+function openPeers(
+  { log, metrics, onClose }: PluginContext,
+  nodes: NodeDirectory,
+  { node: { node }, settings, configuration, forwardedRequests: http, lifecycle: { stopping } }: ServicesInput,
+) {
+  const tls = settings.peers && readPeerTls(settings.peers, dirname(configuration.file ?? './none'));
+  const requests = metrics.counter(
+    'cluster_forwarded_requests_total',
+    'HTTP requests that another node has answered for clients of this one, by class of status; away: it has not.',
+    ['node', 'status'],
+  );
+  const count = (other: string, status: string): void => requests.inc({ node: other, status });
+  const otherNodes = new PeerRequests({ node, nodes, tls, count });
+  stopping.addEventListener('abort', () => otherNodes.endStreams(), { once: true });
+  onClose(() => otherNodes.close());
+  if (tls === undefined || settings.peers === undefined) return { otherNodes };
+  const listener = new PeerListener({
+    settings: settings.peers,
+    tls,
+    http,
+    forwarderOf: (asked) => forwarderOf(asked, { node, nodes }),
+    log,
+  });
+  onClose(() => listener.close());
+  return { otherNodes, peers: { tls, listener } };
 }

@@ -129,7 +129,9 @@ export const ClusterOptions = z
       .describe(
         'Where mailboxes are. `here`: on the node that takes the mail, for one node with mailboxes alone. `owner`: each on one node, and the others hand mail to it. `elsewhere`: behind routes of `plugins.lmtp`. `shared-disk`: you know that all nodes have one disk.',
       ),
-    peers: PeerOptions.optional().describe('How the nodes reach each other, for `owner`.'),
+    peers: PeerOptions.optional().describe(
+      'How the nodes reach each other: for mailboxes of `owner`, and for the log of another node.',
+    ),
   })
   .refine(({ mailboxes, peers }) => mailboxes !== 'owner' || peers !== undefined, {
     path: ['peers'],

@@ -1,5 +1,6 @@
 import { directory } from '../../core/contracts/directory.js';
 import { mailSearch } from '../../core/contracts/mail-search.js';
+import { otherNodes, type OtherNodes } from '../../core/contracts/other-nodes.js';
 import { traces } from '../../core/contracts/traces.js';
 import {
   lifecycle,
@@ -72,7 +73,7 @@ export const monitoring = definePlugin({
   name: 'monitoring',
   options: MonitoringOptions,
   needs: { catalogue, configuration, healthOverview, lifecycle, metricsExposition, serverLog, stallWatch },
-  uses: { directory, mailSearch, relayQueue, traces },
+  uses: { directory, mailSearch, otherNodes, relayQueue, traces },
   checks: [diskSpaceCheck],
   commands: [statusCommand],
   async setup(context, given) {
@@ -124,7 +125,8 @@ export const monitoring = definePlugin({
         graphite: () => settings.graphite,
       }),
     );
-    mountLog(context, { serverLog, stopping: lifecycle.stopping, settings: () => settings });
+    const nodes = given.otherNodes;
+    mountLog(context, { serverLog, stopping: lifecycle.stopping, nodes, settings: () => settings });
     const stalls = recordStalls(context, given.stallWatch, options);
     await mountSystem(context, { configuration, settings: () => settings, stalls, stallWatch: given.stallWatch });
     for (const link of pages) http.navigate(link);
@@ -155,16 +157,17 @@ type Settings = () => MonitoringSettings;
 interface LogDeps {
   readonly serverLog: ServerLog;
   readonly stopping: AbortSignal;
+  readonly nodes: OtherNodes | undefined;
   readonly settings: Settings;
 }
 
-function mountLog(context: PluginContext, { serverLog: log, stopping, settings }: LogDeps): void {
+function mountLog(context: PluginContext, { serverLog: log, stopping, nodes, settings }: LogDeps): void {
   const tail = new LogTail(log);
   context.every(BEAT_SECONDS, () => tail.beat());
   context.onClose(() => tail.close());
   stopping.addEventListener('abort', () => tail.close(), { once: true });
   const search = new LogSearch(log, () => settings().logs.maxSearchBytes);
-  context.http.mount(logEndpoints({ search, tail, clock: context.clock }));
+  context.http.mount(logEndpoints({ search, tail, clock: context.clock, nodes }));
 }
 
 interface SystemDeps {

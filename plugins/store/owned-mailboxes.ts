@@ -71,24 +71,27 @@ export function usersHere(
   };
 }
 
-/** Runs the handlers of a mailbox where that mailbox is, and not while it moves. */
+/** Runs the handlers of a mailbox at the node that has it, and not while it moves. */
 export function atItsOwner(
   endpoint: AnyEndpoint,
   directory: Pick<Directory, 'find'>,
-  owners: Pick<MailboxOwners, 'settle' | 'use'>,
+  owners: Pick<MailboxOwners, 'node' | 'otherNode' | 'settle' | 'use'>,
 ): AnyEndpoint {
   if (!endpoint.path.startsWith('/store/{domain}/{user}')) return endpoint;
-  const there = async <T>(params: unknown, work: () => T | Promise<T>): Promise<T> => {
+  const settled = async (params: unknown): Promise<string> => {
     const { domain, user } = params as MailboxParameters;
     const written = `${user}@${domain.toLowerCase()}`;
     const found = await directory.find(written);
-    if (found === undefined) return owners.use(written, work);
+    if (found === undefined) return written;
     await owners.settle(found.username);
-    return owners.use(found.username, work);
+    return found.username;
   };
+  const there = async <T>(params: unknown, work: () => T | Promise<T>): Promise<T> =>
+    owners.use(await settled(params), work);
   const { handle, etag, again } = endpoint;
   return {
     ...endpoint,
+    ...(owners.node !== undefined && { nodeOf: async ({ params }) => owners.otherNode(await settled(params)) }),
     handle: (input) => there(input.params, () => handle(input)),
     ...(etag !== undefined && { etag: (input) => there(input.params, () => etag(input)) }),
     ...(again !== undefined && { again: (form) => there(form.params, () => again(form)) }),

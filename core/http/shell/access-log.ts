@@ -8,6 +8,7 @@ import type { PluginContext } from '../../plugin.js';
 import type { NetworkSet } from '../../net/networks.js';
 import type { Context, Next, Middleware } from '../exchange.js';
 import { isLoopback, plainAddress } from '../request-checks.js';
+import { forwarderOf } from './forwarding.js';
 
 const safeId = /^[A-Za-z0-9._-]{8,64}$/;
 
@@ -19,14 +20,18 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
     const id = typeof given === 'string' && safeId.test(given) ? given : randomUUID();
     const peer = plainAddress(ctx.req.socket.remoteAddress ?? '');
     const forwardedFor = ctx.get('X-Forwarded-For');
-    const remoteAddress = forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trustedProxies());
+    const forwarder = forwarderOf(ctx.req);
+    const remoteAddress =
+      forwarder?.address ?? (forwardedFor === '' ? peer : clientAddress(peer, forwardedFor, trustedProxies()));
     const isForwarded = forwardedFor !== '' || headers.forwarded !== undefined;
     ctx.state.exchange = {
       id,
       started: clock.monotonic(),
       remoteAddress,
-      isLocal: isLoopback(remoteAddress) && !isForwarded,
+      isLocal: isLoopback(remoteAddress) && !isForwarded && forwarder === undefined,
       isSecure: isTls(ctx.req.socket) || (isForwardedHttps(ctx) && trustedProxies().has(peer)),
+      forwarder,
+      answeredBy: undefined,
       account: null,
       identified: undefined,
       session: undefined,
@@ -104,6 +109,8 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
         account: exchange.account?.username ?? null,
         remote: exchange.remoteAddress,
         complete: ctx.res.writableFinished,
+        ...(exchange.forwarder !== undefined && { via: exchange.forwarder.node }),
+        ...(exchange.answeredBy !== undefined && { answeredBy: exchange.answeredBy }),
       };
       const level = route === '/assets/*' ? 'debug' : 'info';
       log[level](line, 'request');

@@ -148,8 +148,9 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
   );
   async function writeAudit(ctx: Context, next: Next): Promise<void> {
     await next();
-    const { account, asked, route, ...exchange } = ctx.state.exchange;
-    if (route === undefined || asked) return;
+    const { account, asked, route, forwarder, answeredBy, ...exchange } = ctx.state.exchange;
+    // The node that has answered writes the line.
+    if (route === undefined || asked || answeredBy !== undefined) return;
     if (account === null) {
       anonymous.inc({ status: `${Math.floor(ctx.status / 100)}xx` });
       return;
@@ -161,6 +162,7 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
         at: new Date(clock.now()).toISOString(),
         by: account.username,
         from: exchange.remoteAddress,
+        ...(forwarder !== undefined && { via: forwarder.node }),
         requestId: exchange.id,
         method,
         route: route.endpoint.path,

@@ -74,6 +74,7 @@ export class RefusedForms {
     const matched = table().find(path)?.routes.get('GET');
     if (matched?.route.template === undefined || !pages.may(ctx, path)) return undefined;
     const { endpoint, mark, plugin, template } = matched.route;
+    if (ctx.state.exchange.forwarder !== undefined && endpoint.nodeOf === undefined) return undefined;
     const action = ctx.url;
     const release = trackAll([endpoint]);
     try {

@@ -276,7 +276,7 @@ function destroyUnlessWorking(socket: Socket): void {
   if (response === undefined || response === null || socket.writableLength > 0) socket.destroy();
 }
 
-function refuseForNow(response: ServerResponse): void {
+export function refuseForNow(response: ServerResponse): void {
   const body = `${JSON.stringify({ type: 'about:blank', title: 'Service Unavailable', status: 503 })}\n`;
   response.writeHead(503, {
     'Content-Type': 'application/problem+json',

@@ -1,4 +1,4 @@
-import type { RequestListener } from 'node:http';
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import Koa from 'koa';
 import type { Clock } from '../../clock.js';
@@ -8,6 +8,7 @@ import { readPair, type TlsMaterial } from '../../net/tls-material.js';
 import type { AttemptLimits } from '../../contracts/cluster.js';
 import type { KeptSessions } from '../../contracts/browser-sessions.js';
 import type { KeptAnswers } from '../../contracts/http-records.js';
+import type { ForwardedRequests, Forwarder, OtherNodes } from '../../contracts/other-nodes.js';
 import type { SignInHistory } from '../../contracts/sign-in-history.js';
 import type { Log } from '../../log/log.js';
 import type { PluginContext } from '../../plugin.js';
@@ -32,6 +33,7 @@ import type { AnyEndpoint, Method } from '../endpoint.js';
 import type { Account } from '../../contracts/accounts.js';
 import type { EndpointDescription } from '../../contracts/server.js';
 import type { ExchangeState, Middleware } from '../exchange.js';
+import { forwardedPaths, forwarding, setForwarder } from './forwarding.js';
 import { FileAnswers, idempotency } from './idempotency.js';
 import { Navigation, type NavigationLink, Notices, Pages, type PagesInput, type Side } from '../pages.js';
 import { compileRoute, namesake, type Route, RouteTable } from '../routes.js';
@@ -41,7 +43,7 @@ import { confirmation, handler } from './handler.js';
 import { bodyParser, bodyValidator, inputReader, negotiation } from '../input.js';
 import { RefusedForms } from './refused-form.js';
 import { Routing } from './routing.js';
-import { HttpServer, type HttpPlace, type HttpsInput } from './server.js';
+import { HttpServer, type HttpPlace, type HttpsInput, refuseForNow } from './server.js';
 import { type BrowserSessions, Sessions } from '../sessions.js';
 import { SharedSessions } from '../shared-sessions.js';
 import { offerSignIn, signInEndpoints } from './sign-in.js';
@@ -70,6 +72,8 @@ export interface ShellInput {
   readonly sharedAnswers?: () => KeptAnswers | undefined;
   /** Sessions of browsers, asked for when it listens; default a file in the data folder. */
   readonly sharedSessions?: () => KeptSessions | undefined;
+  /** Who else may have what a request is about. */
+  readonly otherNodes?: () => OtherNodes | undefined;
   /** Writer of the audit trail; default `logs/audit.log` in the data folder. */
   readonly audit?: AuditSink;
   /** For the HTTPS listener without key and cert; needed with `https` of the settings. */
@@ -83,7 +87,7 @@ export interface ShellInput {
 }
 
 /** The HTTP side of the server: plugins mount endpoints into it. */
-export interface HttpShell {
+export interface HttpShell extends ForwardedRequests {
   /** Mounts endpoints; returns the undo. Throws a start error for a missing view or a path that is taken. */
   mount(plugin: string, endpoints: readonly AnyEndpoint[]): () => void;
   navigate(plugin: string, link: NavigationLink, side?: Side): () => void;
@@ -134,6 +138,7 @@ class Shell implements HttpShell {
   readonly #access: AccessControl;
   readonly #audit: AuditSink;
   readonly #koa = new Koa<ExchangeState>();
+  readonly #listener: RequestListener;
   readonly #server: HttpServer;
   readonly #mounted = new Set<readonly Route[]>();
   #table = new RouteTable([]);
@@ -195,12 +200,14 @@ class Shell implements HttpShell {
       exemptLoopback: () => this.#settings.limits.exemptLoopback,
       record: (attempt) => input.signIns?.record(attempt),
       log,
+      hostname,
     });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
     this.#useMiddleware(notices);
     this.#trustedProxies = parseNetworks(settings.trustedProxies);
+    this.#listener = this.callback();
     this.#server = new HttpServer({
-      listener: this.callback(),
+      listener: this.#listener,
       limits: settings.limits,
       isExempt: (address) =>
         this.#trustedProxies.has(address) || (this.#settings.limits.exemptLoopback && isLoopback(address)),
@@ -339,6 +346,13 @@ class Shell implements HttpShell {
     this.#server.limit(settings.limits);
   }
 
+  /** Before the listener is open, not all endpoints are mounted. */
+  answer(request: IncomingMessage, response: ServerResponse, forwarder: Forwarder): void {
+    setForwarder(request, forwarder);
+    if (this.#server.listening) this.#listener(request, response);
+    else refuseForNow(response);
+  }
+
   callback(): RequestListener {
     const handle = this.#koa.callback();
     return (request, response) => void handle(request, response);
@@ -363,6 +377,7 @@ class Shell implements HttpShell {
     app.use(hostCheck(settings));
     app.use(httpsRedirect(settings));
     app.use(targetCheck(() => settings().limits.targetBytes));
+    app.use(forwardedPaths(table));
     app.use(this.#assets.serve);
     app.use(crossSiteCheck(settings));
     app.use(offerSignIn());
@@ -372,6 +387,7 @@ class Shell implements HttpShell {
     app.use(routing.matchMethod);
     app.use(routing.checkAccess);
     app.use(routing.explainNotFound);
+    app.use(forwarding({ otherNodes: () => this.#input.otherNodes?.(), access }));
     app.use(negotiation());
     app.use(bodyParser(settings, () => this.#uploadLimit, this.#uploads));
     app.use(idempotency(() => this.#input.sharedAnswers?.() ?? this.#answers));

@@ -45,7 +45,7 @@ export class OwnedMailboxes implements MailboxOwners {
     return dividedTarget({
       target,
       find: (username) => this.find(username),
-      otherNode: (username) => this.#otherNode(username),
+      otherNode: (username) => this.otherNode(username),
       usernameIn: (path) => this.#place?.usernameIn(path),
       link,
       log,
@@ -61,7 +61,7 @@ export class OwnedMailboxes implements MailboxOwners {
   }
 
   async use<T>(username: string, work: () => T | Promise<T>): Promise<T> {
-    const other = this.#otherNode(username);
+    const other = this.otherNode(username);
     if (other !== undefined) throw this.#misdirected(username, other);
     const release = this.#hold(username);
     if (release === undefined) {
@@ -101,7 +101,7 @@ export class OwnedMailboxes implements MailboxOwners {
     });
   }
 
-  #otherNode(username: string): string | undefined {
+  otherNode(username: string): string | undefined {
     const node = this.#input.table.find(username)?.node;
     return node === this.#input.node ? undefined : node;
   }

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { z } from 'zod';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
+import type { ForwardedRequests, Forwarder } from '../../../core/contracts/other-nodes.js';
 import { targets } from '../../../core/contracts/targets.js';
 import type { Log } from '../../../core/log/log.js';
 import { parseAddress } from '../../../core/mime/address.js';
@@ -11,17 +12,28 @@ import type { PeerSettings } from '../options.js';
 import { handedOver } from './divided-target.js';
 import { FramedInput } from './framed-input.js';
 import { Envelope, Outcomes } from './peer-link.js';
+import { httpPrefix } from './peer-requests.js';
 import type { PeerTls } from './peer-tls.js';
+
+/** What a node does that has mailboxes. */
+export interface MailReceiver {
+  readonly local: Pick<LocalDelivery, 'deliver'>;
+  readonly receive: (input: FramedInput) => Promise<void>;
+}
 
 interface ListenerInput {
   readonly settings: Pick<PeerSettings, 'host' | 'port'>;
   readonly tls: PeerTls;
-  readonly local: Pick<LocalDelivery, 'deliver'>;
-  readonly receive: (input: FramedInput) => Promise<void>;
+  readonly http: ForwardedRequests;
+  /** The node whose certificate the connection has shown, and its client. */
+  readonly forwarderOf: (asked: IncomingMessage) => Promise<Forwarder | undefined>;
   readonly log: Log;
 }
 
 const maxEnvelope = 2 ** 20;
+const maxHeaderSize = 64 * 1024;
+/** So that mail finds connections, too. */
+const maxHttpRequests = 128;
 /** Longer than the other side keeps a connection. Milliseconds. */
 const keepAliveMs = 120_000;
 /** Without a byte of what is to be read. Milliseconds. */
@@ -33,12 +45,14 @@ const closeMs = 5000;
 /** TLS failures are logged at most once in that time. Milliseconds. */
 const failureMs = 60_000;
 
-/** Where the other nodes hand over mail and mailboxes. A client without a certificate of the cluster's authority gets no answer. */
+/** Where the other nodes hand over mail and mailboxes, and HTTP requests of their clients. A client without a certificate of the cluster's authority gets no answer. */
 export class PeerListener {
   readonly #input: ListenerInput;
   readonly #server: Server;
   /** Deliveries under way: the same one again has to wait for its outcome. */
   readonly #delivering = new Set<string>();
+  #mail: MailReceiver | undefined;
+  #httpRequests = 0;
 
   constructor(input: ListenerInput) {
     this.#input = input;
@@ -52,6 +66,7 @@ export class PeerListener {
         handshakeTimeout: handshakeMs,
         headersTimeout: silentMs,
         requestTimeout: 0,
+        maxHeaderSize,
       },
       (asked, answer) => void this.#answer(asked, answer),
     );
@@ -68,8 +83,9 @@ export class PeerListener {
     });
   }
 
-  /** @throws start error */
-  async start(): Promise<void> {
+  /** @param mail absent: this node takes neither mail nor mailboxes. @throws start error */
+  async start(mail?: MailReceiver): Promise<void> {
+    this.#mail = mail;
     const { host, port } = this.#input.settings;
     try {
       await once(this.#server.listen(port, host), 'listening');
@@ -92,15 +108,9 @@ export class PeerListener {
   }
 
   async #answer(asked: IncomingMessage, answer: ServerResponse): Promise<void> {
-    const input = new FramedInput(unlessSilent(asked));
     try {
-      if (asked.method !== 'POST') throw problem('not-found');
-      if (asked.url === '/deliver') send(answer, 200, await this.#deliver(input));
-      else if (asked.url === '/mailbox') {
-        await this.#input.receive(input);
-        send(answer, 200, {});
-      } else if (asked.url === '/ready') send(answer, 200, {});
-      else throw problem('not-found');
+      if (asked.url?.startsWith(`${httpPrefix}/`) === true) await this.#answerHttp(asked, answer);
+      else send(answer, 200, await this.#answerMail(asked));
     } catch (error) {
       if (!isProblem(error)) this.#input.log.error({ err: error }, 'what another node asked for could not be done');
       const [status, detail] = isProblem(error) ? [classOf(error).http, error.message] : [500, 'Local error'];
@@ -110,14 +120,51 @@ export class PeerListener {
     }
   }
 
-  async #deliver(input: FramedInput): Promise<z.output<typeof Outcomes>> {
+  async #answerMail(asked: IncomingMessage): Promise<unknown> {
+    if (asked.method !== 'POST') throw problem('not-found');
+    if (asked.url === '/ready') return {};
+    const mail = this.#mail;
+    if (mail === undefined) throw problem('not-found');
+    const input = new FramedInput(unlessSilent(asked));
+    if (asked.url === '/deliver') return this.#deliver(mail, input);
+    if (asked.url !== '/mailbox') throw problem('not-found');
+    await mail.receive(input);
+    return {};
+  }
+
+  /** @throws Problem before anything of the request is believed */
+  async #answerHttp(asked: IncomingMessage, answer: ServerResponse): Promise<void> {
+    const { http, forwarderOf, log } = this.#input;
+    const forwarder = await forwarderOf(asked);
+    if (forwarder === undefined) {
+      log.warn(
+        { remote: asked.socket.remoteAddress },
+        'a request without the name and certificate of a node was refused',
+      );
+      throw problem('forbidden');
+    }
+    if (this.#httpRequests >= maxHttpRequests) throw problem('unavailable', { headers: { 'Retry-After': '5' } });
+    this.#httpRequests += 1;
+    const unlessWorking = (): void => {
+      if (!asked.complete || asked.socket.writableLength > 0) asked.socket.destroy();
+    };
+    asked.socket.setTimeout(silentMs, unlessWorking);
+    answer.once('close', () => {
+      this.#httpRequests -= 1;
+      asked.socket.setTimeout(0, unlessWorking);
+    });
+    asked.url = asked.url?.slice(httpPrefix.length);
+    http.answer(asked, answer, forwarder);
+  }
+
+  async #deliver({ local }: MailReceiver, input: FramedInput): Promise<z.output<typeof Outcomes>> {
     const { id, reversePath, recipients, ...rest } = Envelope.parse(JSON.parse(await input.line(maxEnvelope)));
     const keys = recipients.map(({ username }) => `${id} ${username}`);
     if (keys.some((key) => this.#delivering.has(key)))
       throw problem('unavailable', 'The message is being delivered already.');
     for (const key of keys) this.#delivering.add(key);
     try {
-      const outcomes = await this.#input.local.deliver({
+      const outcomes = await local.deliver({
         ...rest,
         id,
         reversePath: reversePath === null ? null : parseAddress(reversePath),

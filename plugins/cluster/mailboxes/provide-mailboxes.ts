@@ -1,4 +1,3 @@
-import { dirname } from 'node:path';
 import type { MailboxOwners, MailboxPlace } from '../../../core/contracts/mailbox-owners.js';
 import type { LocalDelivery } from '../../../core/contracts/local-delivery.js';
 import { targets } from '../../../core/contracts/targets.js';
@@ -6,23 +5,21 @@ import type { Document } from '../../../core/disk/document.js';
 import type { PluginContext } from '../../../core/plugin.js';
 import type { CopiedOwners } from '../node-copies.js';
 import type { ClusterNode } from '../node.js';
-import type { PeerSettings } from '../options.js';
 import { MailboxMoves } from './mailbox-moves.js';
 import type { NodeDirectory } from './node-directory.js';
 import { OwnedMailboxes } from './owned-mailboxes.js';
 import { OwnerTable, ownersTopic } from './owner-table.js';
 import { PeerLink } from './peer-link.js';
-import { PeerListener } from './peer-listener.js';
-import { readPeerTls } from './peer-tls.js';
+import type { PeerListener } from './peer-listener.js';
+import type { PeerTls } from './peer-tls.js';
 
 interface ProvideInput {
   readonly node: ClusterNode;
   readonly nodes: NodeDirectory;
-  readonly peers: PeerSettings;
+  readonly tls: PeerTls;
+  readonly listener: PeerListener;
   readonly copy: Document<CopiedOwners>;
   readonly local: Pick<LocalDelivery, 'deliver'>;
-  /** Of the configuration; paths are relative to its folder. */
-  readonly file: string | null;
 }
 
 /** Other changes than those that were rung are found within this time. Seconds. */
@@ -34,9 +31,8 @@ const lateMs = 3000;
 /** Each mailbox on one node: the table of owners, the way to other nodes, and moves. */
 export function provideMailboxes(
   { every, health, log, onClose }: PluginContext,
-  { node, nodes, peers, copy, local, file }: ProvideInput,
+  { node, nodes, tls, listener, copy, local }: ProvideInput,
 ): { readonly owners: MailboxOwners; readonly assign: (username: string) => Promise<unknown> } {
-  const tls = readPeerTls(peers, dirname(file ?? './none'));
   let [isHurrying, isAskedAgain] = [false, false];
   const hurry = (): void => {
     if (isHurrying) {
@@ -68,7 +64,6 @@ export function provideMailboxes(
   const strangers = new StrangeMailboxes(table, node.node);
   const owners: OwnedMailboxes = new OwnedMailboxes({ node: node.node, table, nodes, link, log, opened });
   const moves: MailboxMoves = new MailboxMoves({ node: node.node, table, link, log, mailboxes: owners });
-  const listener = new PeerListener({ settings: peers, tls, local, receive: (input) => moves.receive(input), log });
 
   let isClaimed = false;
   async function claim(place: MailboxPlace): Promise<void> {
@@ -90,7 +85,7 @@ export function provideMailboxes(
     if (isKnown) await claim(place);
     await strangers.look(place);
     await table.save().catch((error: unknown) => log.error({ err: error }, 'the owners of mailboxes cannot be kept'));
-    await listener.start();
+    await listener.start({ local, receive: (input) => moves.receive(input) });
     every(lookSeconds, async () => {
       if (node.fault !== undefined || node.session === undefined) return;
       await table.pull();

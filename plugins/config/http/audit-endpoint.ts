@@ -45,6 +45,7 @@ const Entry = z.object({
   at: z.string(),
   by: z.string().nullable().describe('The account, or null when nobody had signed in.'),
   from: z.string(),
+  via: z.string().optional().describe('The node that the account had asked, where another one has done it.'),
   requestId: z.string(),
   method: z.string(),
   route: z.string(),
@@ -132,7 +133,7 @@ const rowOf = (entry: AuditEntry) => ({
 });
 
 /** What the sentence leaves out, as names and values. */
-function detailsOf({ selector, counts, requestId, method }: AuditEntry) {
+function detailsOf({ selector, counts, requestId, method, via }: AuditEntry) {
   const fields =
     typeof selector === 'object' && selector !== null && !Array.isArray(selector)
       ? Object.entries(selector)
@@ -143,7 +144,8 @@ function detailsOf({ selector, counts, requestId, method }: AuditEntry) {
     label,
     value: (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).slice(0, maxDetail),
   }));
-  return [...shown, { label: method === 'LOCAL' ? 'reload' : 'request', value: requestId, code: true }];
+  const through = via === undefined ? [] : [{ label: 'via', value: via }];
+  return [...shown, ...through, { label: method === 'LOCAL' ? 'reload' : 'request', value: requestId, code: true }];
 }
 
 /** Characters of a value. */

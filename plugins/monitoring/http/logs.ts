@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../core/clock.js';
 import { type AnyEndpoint, defineEndpoint, type EndpointRequest, respond } from '../../../core/http/endpoint.js';
+import type { OtherNodes } from '../../../core/contracts/other-nodes.js';
 import { logLevels } from '../../../core/log/log.js';
 import { fullLine } from '../../../core/log/line.js';
 import { problem } from '../../../core/problem.js';
@@ -15,6 +16,11 @@ const filters = {
   query: z.string().max(500).optional().describe('Words that must all occur in a line; quotes keep a phrase together.'),
   q: z.string().max(500).optional().describe('The same as query.'),
   level: z.enum(logLevels).optional().describe('That level and graver ones.'),
+  node: z
+    .string()
+    .max(63)
+    .optional()
+    .describe('The node of a cluster whose log it is; by default the one that is asked.'),
 };
 const Filters = z.strictObject(filters);
 const Query = z.strictObject({
@@ -66,6 +72,8 @@ export interface LogDeps {
   readonly search: LogSearch;
   readonly tail: LogTail;
   readonly clock: Clock;
+  /** The nodes of the cluster; undefined without one. */
+  readonly nodes: OtherNodes | undefined;
 }
 
 export function logEndpoints(deps: LogDeps): readonly AnyEndpoint[] {
@@ -125,6 +133,9 @@ const texts = {
   },
 } as const;
 
+/** Of a node that is not known, that asks further, or that does not answer. */
+const nodeProblems = ['not-found', 'misdirected', 'unavailable'] as const;
+
 function logsEndpoint(deps: LogDeps): AnyEndpoint {
   /** Fields of the page, which are not in the JSON. */
   const found = new WeakMap<Logs, Found>();
@@ -140,7 +151,9 @@ function logsEndpoint(deps: LogDeps): AnyEndpoint {
     fallback: 'text',
     view: 'logs.njk',
     cache: 'no-store',
-    page: (model: Logs, { query }) => pageOf(model, found.get(model), query),
+    problems: nodeProblems,
+    nodeOf: ({ query }) => query.node,
+    page: (model: Logs, { query }) => pageOf(model, found.get(model), query, deps.nodes),
     handle: async ({ query, request }) => {
       const result = await find(deps, query, request);
       const { representation } = request;
@@ -157,11 +170,20 @@ function logsEndpoint(deps: LogDeps): AnyEndpoint {
   });
 }
 
-function pageOf(model: Logs, found: Found | undefined, query: LogsQuery): object {
+function pageOf(model: Logs, found: Found | undefined, query: LogsQuery, nodes: OtherNodes | undefined): object {
   const q = query.q ?? query.query ?? '';
-  const { level = '', since = '', until = '', limit, live } = query;
-  const asked = { q, level, since, until, limit: limit === 100 ? '' : String(limit), context: query.context ?? '' };
-  const shown = (found?.lines ?? []).map((line) => shownLine(line, found?.words ?? []));
+  const { level = '', since = '', until = '', node = '', limit, live } = query;
+  const names = nodes?.names() ?? [];
+  const asked = {
+    node,
+    q,
+    level,
+    since,
+    until,
+    limit: limit === 100 ? '' : String(limit),
+    context: query.context ?? '',
+  };
+  const shown = (found?.lines ?? []).map((line) => shownLine(line, found?.words ?? [], node));
   return {
     ...model,
     ...asked,
@@ -175,8 +197,12 @@ function pageOf(model: Logs, found: Found | undefined, query: LogsQuery): object
       { value: '', label: 'every level' },
       ...logLevels.map((value) => ({ value, label: `${value} and graver` })),
     ],
+    // By name, since a page of another node is shown by the one that was asked.
+    nodes: names.length > 1 ? names.map((value) => ({ value, label: value })) : [],
+    ownNode: nodes?.node ?? '',
+    plainPath: pathWith('/logs', { node }),
     contexts: [0, 3, 10].map((value) => ({ value, label: value === 0 ? 'none' : `${value} lines` })),
-    stream: pathWith('/logs/stream', { q, level }),
+    stream: pathWith('/logs/stream', { node, q, level }),
     nowPath: pathWith('/logs', asked),
     livePath: pathWith('/logs', { ...asked, live: 'on' }),
     olderPath: model.nextCursor === null ? null : pathWith('/logs', { ...asked, cursor: model.nextCursor }),
@@ -199,6 +225,8 @@ const streamEndpoint = ({ tail }: LogDeps): AnyEndpoint =>
     group,
     access: 'admin',
     query: Filters,
+    problems: nodeProblems,
+    nodeOf: ({ query }) => query.node,
     produces: ['events'],
     fallback: 'events',
     cache: 'no-store',

@@ -47,7 +47,8 @@ export function entryOf(text: string): Readonly<Record<string, unknown>> {
 const placed = new Set(['level', 'time', 'plugin', 'msg']);
 const traces = new Set(['session', 'transaction', 'requestId', 'messageId', 'uid', 'queueId']);
 
-export function shownLine(line: FoundLine, words: readonly string[]): ShownLine {
+/** @param node for links to the same log; empty without one */
+export function shownLine(line: FoundLine, words: readonly string[], node: string): ShownLine {
   const entry = entryOf(line.text);
   const { level, time, plugin, msg } = entry;
   const text = (value: unknown): string | null => (typeof value === 'string' ? value : null);
@@ -59,17 +60,18 @@ export function shownLine(line: FoundLine, words: readonly string[]): ShownLine 
     message: segments(text(msg) ?? '', words),
     fields: Object.entries(entry)
       .filter(([name]) => !placed.has(name))
-      .map(([name, value]) => shownField(name, value, words)),
+      .map(([name, value]) => shownField(name, value, words, node)),
     stack: stackOf(entry['err']),
     matched: line.matched,
     gap: line.gap,
   };
 }
 
-function shownField(name: string, value: unknown, words: readonly string[]): ShownField {
+function shownField(name: string, value: unknown, words: readonly string[], node: string): ShownField {
   const shown = typeof value === 'string' ? value : (JSON.stringify(withoutStack(value)) ?? '');
   const traced = traces.has(name) && typeof value === 'string' && value !== '';
-  return { name, value: segments(shown, words), href: traced ? `/logs?q=${encodeURIComponent(value)}` : null };
+  const href = traced ? `/logs?q=${encodeURIComponent(value)}${node === '' ? '' : `&node=${node}`}` : null;
+  return { name, value: segments(shown, words), href };
 }
 
 function withoutStack(value: unknown): unknown {

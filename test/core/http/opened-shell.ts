@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import { type Clock, systemClock } from '../../../core/clock.js';
 import { type Accounts, openAccounts } from '../../../core/http/accounts.js';
 import { HttpOptions, type HttpSettings } from '../../../core/http/options.js';
+import type { OtherNodes } from '../../../core/contracts/other-nodes.js';
 import { createHttpShell, type HttpShell } from '../../../core/http/shell/shell.js';
 import { Metrics } from '../../../core/metrics/metrics.js';
 import { demonstration } from './demonstration.js';
@@ -51,7 +52,12 @@ export const accounts = [
 
 /** A shell over real HTTP with the demonstration mounted. Signs in as `boss` unless told otherwise; null signs nobody in. */
 export async function openShell(
-  options: { readonly http?: object; readonly clock?: Clock; readonly uploadLimit?: number } = {},
+  options: {
+    readonly http?: object;
+    readonly clock?: Clock;
+    readonly uploadLimit?: number;
+    readonly otherNodes?: OtherNodes;
+  } = {},
 ): Promise<OpenedShell> {
   const data = await mkdtemp(join(tmpdir(), 'postern-http-'));
   const settings: HttpSettings = HttpOptions.parse({ port: 0, accounts, ...options.http });
@@ -81,6 +87,7 @@ export async function openShell(
     hostname: 'mail.example.org',
     uploadLimit: options.uploadLimit ?? 100_000,
     strictViews: true,
+    otherNodes: () => options.otherNodes,
     audit: {
       write: (line) => void audit.push(JSON.parse(line) as Record<string, unknown>),
       close: () => Promise.resolve(),

@@ -21,9 +21,9 @@ export class Authority {
   readonly #name = 'authority.example';
   readonly cert = this.#sign(this.#name, this.#key, true);
 
-  pair(): { readonly key: string; readonly cert: string } {
+  pair(name = 'localhost'): { readonly key: string; readonly cert: string } {
     const key = newKey();
-    return { key: pem(key), cert: this.#sign('localhost', key, false) };
+    return { key: pem(key), cert: this.#sign(name, key, false) };
   }
 
   #sign(name: string, key: KeyObject, authority: boolean): string {
@@ -45,6 +45,8 @@ interface Wishes {
   readonly mailboxes?: string;
   /** Further options of plugins. */
   readonly plugins?: object;
+  /** Options of `http` of a node. */
+  readonly http?: (node: string) => object;
 }
 
 /** Whole servers over one database, with mailboxes for example.org. */
@@ -122,6 +124,7 @@ export class OwnerSite {
     const config = {
       hostname: `${name}.example.org`,
       domains: ['example.org'],
+      ...(this.#wishes.http !== undefined && { http: this.#wishes.http(name) }),
       smtp: { listeners: [{ mode: 'mx', port: 0 }] },
       plugins: {
         cluster: {

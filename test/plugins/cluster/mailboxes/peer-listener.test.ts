@@ -21,11 +21,11 @@ async function listening(t: Ending, deliver: LocalDelivery['deliver']) {
   const listener = new PeerListener({
     settings: { host: '127.0.0.1', port },
     tls: { ca: authority.cert, ...authority.pair() },
-    local: { deliver },
-    receive: () => Promise.resolve(),
+    http: { answer: () => assert.fail() },
+    forwarderOf: () => Promise.resolve(undefined),
     log,
   });
-  await listener.start();
+  await listener.start({ local: { deliver }, receive: () => Promise.resolve() });
   atEnd(t, () => listener.close());
   async function open(given: object = authority.pair()): Promise<TLSSocket> {
     const socket = connect({ host: '127.0.0.1', port, servername: 'localhost', ca: authority.cert, ...given });
