@@ -1,0 +1,220 @@
+import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
+import { entryStates, type RecordedReply } from '../../../core/contracts/queue-entry.js';
+import type { EntryFilter, QueueStatistics } from '../../../core/contracts/relay-queue.js';
+import { damageHolds } from '../queue/hold-reasons.js';
+import { ageLimits } from '../queue/statistics.js';
+import { conditionOf, recipientConditionOf, Values } from './entry-conditions.js';
+import { numberOf } from './entry-rows.js';
+
+/** With more entries the statistics are counted by one node for all, at each housekeeping. */
+export const maxCountedAnew = 5000;
+/** Statistics of a large queue that nobody has renewed for so long are counted by who asks. */
+const maxAgeMs = 90_000;
+/** A node reads what another one has counted after so long. */
+const readAgainMs = 5000;
+/** Largest ones that are listed. */
+const maxDestinations = 20_000;
+const maxListed = 1000;
+
+const documentName = 'queue-statistics';
+/** Of the document: nodes of another version may have written it. */
+const format = 1;
+
+type Reply = readonly [code: number, status: string, text: string, host: string | null, at: number];
+
+/** What the statement counts. */
+interface Counted {
+  readonly format: number;
+  readonly at: number;
+  readonly states: readonly (readonly [state: number, count: number])[] | null;
+  readonly entries: readonly [open: number, bytes: number, oldest: number | null, damaged: number];
+  readonly destinations:
+    readonly (readonly [string, total: number, ages: number[], oldest: number, active: number, Reply | null])[] | null;
+  readonly destinationCount: number;
+  readonly senders: readonly (readonly [string | null, recipients: number, messages: number])[] | null;
+  readonly senderCount: number;
+  readonly reasons: readonly (readonly [string, count: number, Reply])[] | null;
+}
+
+/** Counts entries and recipients in the database, which makes one text of them. */
+export class EntryStatistics {
+  readonly #cluster: Cluster;
+  #kept: { readonly counted: Promise<Counted>; readonly until: number } | undefined;
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+  }
+
+  async of(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
+    return statisticsOf(await this.#count(now, filter));
+  }
+
+  /** Those that one node counts for all; a little old. */
+  async shared(now: number): Promise<QueueStatistics> {
+    const { clock } = this.#cluster;
+    if (this.#kept === undefined || this.#kept.until <= clock.monotonic()) {
+      const counted = this.#read(now);
+      this.#kept = { counted, until: clock.monotonic() + readAgainMs };
+      counted.catch(() => (this.#kept = undefined));
+    }
+    return statisticsOf(await this.#kept.counted);
+  }
+
+  async #read(now: number): Promise<Counted> {
+    const [row] = await this.#cluster.database.query<{ data: string }>(
+      'pages',
+      'select data from postern.document where name = $1',
+      [documentName],
+    );
+    const known = row && (JSON.parse(row.data) as Counted);
+    if (known?.format === format && now - known.at < maxAgeMs) return known;
+    return this.#renewed(now);
+  }
+
+  /** Counts the whole queue for all nodes. */
+  async renew(now: number): Promise<void> {
+    await this.#renewed(now);
+    this.#kept = undefined;
+  }
+
+  async #renewed(now: number): Promise<Counted> {
+    const counted = await this.#count(now);
+    await this.#cluster.database.query(
+      'pages',
+      `insert into postern.document (name, version, data) values ($1, 1, $2)
+       on conflict (name) do update set data = excluded.data, version = postern.document.version + 1`,
+      [documentName, JSON.stringify(counted)],
+    );
+    return counted;
+  }
+
+  #count(now: number, filter?: EntryFilter): Promise<Counted> {
+    const values = new Values();
+    const text = statisticsText(now, filter, values);
+    return this.#cluster.database.transaction('pages', async (sql) => {
+      await unhurried(sql);
+      const [row] = await sql.query<{ counted: string }>(text, values.all);
+      return JSON.parse(row?.counted ?? '{}') as Counted;
+    });
+  }
+}
+
+/** To sort and group in memory; machine code for one statement takes longer than it saves. */
+async function unhurried(sql: SqlTransaction): Promise<void> {
+  await sql.query("set local work_mem = '64MB'");
+  await sql.query('set local jit = off');
+}
+
+/** Tables of what is counted: all of the queue, or what a filter matches. */
+function chosenText(filter: EntryFilter | undefined, now: number, values: Values): string {
+  const isOpen = `r.state <= ${numberOf('held')}`;
+  if (filter === undefined)
+    return `
+    entries as not materialized (select e.uid, e.sender, e.size, e.queued_at from postern.entry e where e.finished_at is null),
+    recipients as not materialized (select r.* from postern.recipient r where ${isOpen}),
+    states as (
+      select r.state, count(*) as n from postern.recipient r where r.idx = 0 group by r.state
+      union all
+      select unnest(array[was, is_now]), unnest(array[-1, 1]) from (
+        select f.state as was, min(o.state) as is_now
+        from postern.recipient o join postern.recipient f on f.uid = o.uid and f.idx = 0
+        where o.idx > 0 and o.state < f.state group by f.uid, f.state) better),
+    senders as (
+      select lower(sender) as sender, sum(recipients) as recipients, sum(messages) as messages from (
+        select sender, 1 as recipients, 1 as messages from entries
+        union all
+        select e.sender, 1, 0 from recipients r join postern.entry e on e.uid = r.uid where r.idx > 0
+        union all
+        select e.sender, -1, 0 from postern.recipient r join postern.entry e on e.uid = r.uid
+        where r.idx = 0 and not ${isOpen} and e.finished_at is null) one
+      group by lower(sender))`;
+  const where = conditionOf(filter, now, values);
+  const chosen = recipientConditionOf(filter, values) ?? 'true';
+  return `
+    matching as materialized (
+      select e.uid, e.sender, e.size, e.queued_at, e.finished_at,
+        (select min(r.state) from postern.recipient r where r.uid = e.uid) as state
+      from postern.entry e where ${where}),
+    entries as not materialized (select * from matching where finished_at is null),
+    recipients as materialized (
+      select r.* from entries e join postern.recipient r on r.uid = e.uid where ${isOpen} and ${chosen}),
+    states as (select state, count(*) as n from matching group by state),
+    senders as (
+      select lower(e.sender) as sender, sum(r.n) as recipients, count(*) as messages
+      from (select uid, count(*) as n from recipients group by uid) r join entries e on e.uid = r.uid
+      group by lower(e.sender))`;
+}
+
+const replyText = 'json_build_array(r.code, r.status, r.reply, r.host, r.replied_at)';
+
+function statisticsText(now: number, filter: EntryFilter | undefined, values: Values): string {
+  const at = values.add(Math.floor(now));
+  const limits = values.add(ageLimits.map((minutes) => minutes * 60_000));
+  const holds = values.add(Object.values(damageHolds));
+  const ages = [...ageLimits, Infinity].map((_, age) => `coalesce(sum(n) filter (where age = ${age}), 0)`);
+  return `
+  with ${chosenText(filter, now, values)},
+  by_age as (
+    select destination, width_bucket(${at}::bigint - queued_at, ${limits}::bigint[]) as age, count(*) as n,
+      min(queued_at) as oldest, count(*) filter (where state = 0) as active, max(replied_at) as replied_at
+    from recipients group by 1, 2),
+  by_destination as materialized (
+    select destination, sum(n) as total, json_build_array(${ages.join(', ')}) as ages, min(oldest) as oldest,
+      sum(active) as active, max(replied_at) as replied_at,
+      row_number() over (order by sum(n) desc, destination) as place
+    from by_age group by destination),
+  by_reason as materialized (
+    select reason, count(*) as n, max(replied_at) as replied_at from recipients where code is not null group by reason
+    order by n desc, reason collate "C" limit ${maxListed}),
+  destination_replies as (
+    select distinct on (d.destination) d.destination, ${replyText} as reply
+    from by_destination d join recipients r on r.destination = d.destination and r.replied_at = d.replied_at
+    where d.place <= ${maxListed}),
+  reason_replies as (
+    select distinct on (d.reason) d.reason, ${replyText} as reply
+    from by_reason d join recipients r on r.reason = d.reason and r.replied_at = d.replied_at
+    where r.code is not null),
+  by_sender as materialized (
+    select sender, recipients, messages from senders where recipients > 0)
+  select json_build_object(
+    'format', ${format}, 'at', ${at}::bigint,
+    'states', (select json_agg(json_build_array(state, n)) from (select state, sum(n) as n from states group by state) s),
+    'entries', (select json_build_array(count(*), coalesce(sum(size), 0), min(queued_at),
+      (select count(*) from postern.entry where hold is not null and finished_at is null
+        and (hold = any(${holds}::text[]) or hold like 'The server has ended %'))) from entries),
+    'destinations', (select json_agg(json_build_array(d.destination, d.total, d.ages, d.oldest, d.active, p.reply)
+        order by d.place)
+      from by_destination d left join destination_replies p using (destination) where d.place <= ${maxDestinations}),
+    'destinationCount', (select count(*) from by_destination),
+    'senders', (select json_agg(json_build_array(sender, recipients, messages)) from (
+      select * from by_sender order by recipients desc, coalesce(sender, '') collate "C" limit ${maxListed}) s),
+    'senderCount', (select count(*) from by_sender),
+    'reasons', (select json_agg(json_build_array(reason, d.n, p.reply) order by d.n desc, reason collate "C")
+      from by_reason d join reason_replies p using (reason)))::text as counted`;
+}
+
+function statisticsOf(counted: Counted): QueueStatistics {
+  const [open, bytes, oldest, damaged] = counted.entries;
+  const states = new Map(counted.states ?? []);
+  return {
+    at: counted.at,
+    byState: Object.fromEntries(
+      entryStates.map((state) => [state, states.get(numberOf(state)) ?? 0]),
+    ) as QueueStatistics['byState'],
+    byDestination: (counted.destinations ?? []).map(([destination, total, ages, since, active, reply]) => {
+      return { destination, total, ages, oldest: since, active, lastReply: reply && replyOf(reply) };
+    }),
+    destinationCount: counted.destinationCount,
+    ageLimits,
+    bySender: (counted.senders ?? []).map(([sender, count, messages]) => ({ sender, count, messages })),
+    senderCount: counted.senderCount,
+    byReason: (counted.reasons ?? []).map(([reason, count, reply]) => ({ reason, count, example: replyOf(reply) })),
+    open,
+    bytes,
+    oldest,
+    quarantined: 0,
+    damaged,
+  };
+}
+
+const replyOf = ([code, status, text, host, at]: Reply): RecordedReply => ({ code, status, text, host, at });
