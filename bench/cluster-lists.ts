@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
@@ -6,20 +7,20 @@ import { pino } from 'pino';
 import { systemClock } from '../core/clock.js';
 import type { Cluster, SharedDatabase, SqlRow, SqlTransaction } from '../core/contracts/cluster.js';
 import type { EntryFilter } from '../core/contracts/relay-queue.js';
-import { envelopeText } from '../plugins/client-queue/postgres/entry-rows.js';
+import { EntryStatistics } from '../plugins/client-queue/postgres/entry-statistics.js';
 import { OutageLog } from '../plugins/client-queue/postgres/outage-log.js';
 import { PostgresRelayQueue } from '../plugins/client-queue/postgres/postgres-relay-queue.js';
 import { ClusterNode } from '../plugins/cluster/node.js';
 import { migrate } from '../plugins/cluster/schema.js';
 import { seenAs } from '../test/plugins/cluster/cluster-fixture.js';
-import { newEntry } from '../test/kit/relay-queue/entries.js';
+import { fillEntries } from '../test/plugins/client-queue/postgres/filled-tables.js';
 import type { Ending } from '../test/support/ending.js';
 import { Postgres } from '../test/support/postgres.js';
+import { processorSeconds } from './processor-time.js';
 import { median, printTable } from './table.js';
 
 const database = 'template';
 const rounds = 5;
-const insertedTogether = 50_000;
 
 /**
  * `npm run bench -- cluster-lists [--entries 1000000] [--explain WORD]`: what operators wait for when that many entries
@@ -43,65 +44,19 @@ export async function clusterLists(args: readonly string[]): Promise<void> {
   }
 }
 
-/** Every hundredth message is of one sender, every twentieth has a second recipient, every ten thousandth is held. */
-export async function fill(url: string, entries: number): Promise<void> {
+async function fill(url: string, entries: number): Promise<void> {
   const client = new pg.Client(url);
   await client.connect();
   await migrate(client);
   const began = performance.now();
-  const now = systemClock.now();
-  const { rest } = JSON.parse(envelopeText(newEntry(now))) as { readonly rest: string };
-  const replied = { code: 451, status: '4.7.1', text: 'greylisted, try again later', host: 'mx.one.example', at: now };
-  const attempt = {
-    at: now,
-    ms: 150,
-    destination: 'one.example',
-    host: 'mx.one.example[192.0.2.1]:25',
-    tls: 'TLSv1.3',
-    recipients: ['rcpt@one.example'],
-    outcome: 'deferred',
-    reply: replied,
-  };
-  const history = JSON.stringify([attempt, attempt, attempt]);
-  for (let from = 0; from < entries; from += insertedTogether) {
-    const to = Math.min(entries, from + insertedTogether) - 1;
-    await client.query(filling, [from, to, now, entries, rest, history]);
-  }
-  await client.query('vacuum analyze');
+  await fillEntries(client, entries, systemClock.now());
   process.stdout.write(`${entries} entries in ${((performance.now() - began) / 1000).toFixed(0)} s\n\n`);
   await client.end();
 }
 
-const filling = `
-  with made as materialized (
-    select n, lpad(n::text, 10, '0') || substr(md5(n::text), 1, 10) as uid,
-      case when n % 100 = 0 then 'batch@home.example'
-        else 's' || n % 49999 || '@home' || n % 49999 % 997 || '.example' end as sender,
-      case when n % 10 < 3 then 'large.example' else 'd' || (n::bigint * 7919) % 19999 || '.example' end as destination,
-      $3::bigint - ((($4::bigint - n) * 432000000) / $4::bigint) as queued_at,
-      $3::bigint + (hashint4(n) & 16383) * 1000 as due,
-      case when n % 10 < 3 then 'greylisted, try again later' when n % 50000 = 49999 then 'rare'
-        else 'reason number ' || n % 37 end as reply
-    from generate_series($1::int, $2::int) n),
-  entries as (
-    insert into postern.entry (uid, birth, sender, subject, message_id, size, queued_at, expires_at, warn_at,
-      last_attempt, ages_at, history, envelope, body, hold)
-    select uid, uid, sender, 'Order ' || n || ' of your shop', '<' || uid || '@home.example>', 5000 + n % 1000, queued_at,
-      queued_at + 864000000, null, queued_at + 60000, queued_at + 864000000, $6,
-      json_build_object('sender', sender,
-        'addresses', json_build_array(json_build_array('u' || n || '@' || destination, destination)), 'rest', $5::text),
-      uid, case when n % 10000 = 9999 then 'wait' end
-    from made)
-  insert into postern.recipient (uid, idx, queued_at, address, destination, state, lane, turn, due, attempts, code, status, reply,
-    host, replied_at, reason)
-  select uid, idx, queued_at, 'u' || n || '@' || place, place, case when n % 10000 = 9999 then 3 else 1 end, 1, due, due, 3, 451,
-    '4.7.1', reply, 'mx.' || place, queued_at + 60000, '451 4.7.1 ' || reply
-  from made, lateral (select 0 as idx, destination as place
-    union all select 1, 'd' || n % 19999 || '.example' where n % 20 = 7) r`;
-
 type Question = readonly [what: string, aimMs: number | undefined, ask: () => Promise<unknown>];
 
-function questions(queue: PostgresRelayQueue, now: () => number): readonly Question[] {
+function questions(queue: PostgresRelayQueue, statistics: EntryStatistics, now: () => number): readonly Question[] {
   const list = (filter: EntryFilter, more: object = {}) => queue.list({ limit: 50, filter, ...more });
   let cursor: string | null = null;
   let dueCursor: string | null = null;
@@ -134,7 +89,7 @@ function questions(queue: PostgresRelayQueue, now: () => number): readonly Quest
     ['count of all', 500, () => queue.count({})],
     ['count of the large destination', 500, () => queue.count({ destination: 'large.example' })],
     ['count of one day', 500, () => queue.count({ youngerThan: 86_400 })],
-    ['statistics, counted anew', 2000, () => queue.housekeep(now())],
+    ['statistics, counted anew', 2000, () => statistics.of(now())],
     ['statistics of the pages', 50, () => queue.statistics(now())],
     ['statistics of a small destination', 50, () => queue.statistics(now(), { destination: 'd77.example' })],
     ['statistics of the large destination', 2000, () => queue.statistics(now(), { destination: 'large.example' })],
@@ -151,7 +106,7 @@ function questions(queue: PostgresRelayQueue, now: () => number): readonly Quest
   ];
 }
 
-export async function ask(server: Postgres, entries: number, explained: string | undefined): Promise<void> {
+async function ask(server: Postgres, entries: number, explained: string | undefined): Promise<void> {
   const log = pino({ level: 'warn' });
   const node = new ClusterNode({
     settings: {
@@ -176,12 +131,14 @@ export async function ask(server: Postgres, entries: number, explained: string |
     random: () => 0,
   });
   await queue.catchUp(true);
+  await queue.housekeep(node.clock.now());
   const rows: string[][] = [];
   const delay = monitorEventLoopDelay({ resolution: 1 });
-  for (const [what, aim, question] of questions(queue, () => node.clock.now())) {
+  for (const [what, aim, question] of questions(queue, new EntryStatistics(cluster), () => node.clock.now())) {
     explains = explained !== undefined && what.includes(explained);
     if (explained !== undefined && !explains) continue;
     const times: number[] = [];
+    const before = [process.cpuUsage(), await databaseSeconds(server)] as const;
     delay.reset();
     delay.enable();
     let fault = '';
@@ -192,13 +149,26 @@ export async function ask(server: Postgres, entries: number, explained: string |
     }
     delay.disable();
     const ms = median(times);
-    const least = Math.min(...times);
-    rows.push([what, ms.toFixed(1), least.toFixed(1), `${aim ?? ''}`, (delay.max / 1e6).toFixed(0), fault]);
+    const own = process.cpuUsage(before[0]);
+    const used = [((await databaseSeconds(server)) - before[1]) * 1000, (own.user + own.system) / 1000];
+    const figures = [ms.toFixed(1), Math.min(...times).toFixed(1), ...used.map((one) => (one / rounds).toFixed(0))];
+    rows.push([what, `${aim ?? ''}`, ...figures, (delay.max / 1e6).toFixed(0), fault]);
   }
   await queue.close();
   await node.leave();
-  printTable(['', 'ms', 'least', 'aim', 'event loop', ''], rows);
+  printTable(['', 'aim', 'ms', 'least', 'PostgreSQL', 'node', 'event loop', ''], rows);
 }
+
+/** Processor time of all processes of the server, those that have ended included. */
+async function databaseSeconds(server: Postgres): Promise<number> {
+  const [main = ''] = (await readFile(join(server.folder, 'data/postmaster.pid'), 'utf8')).split('\n');
+  const ended = (await readFile(`/proc/${main}/stat`, 'latin1')).replace(/^.*\) /s, '').split(' ');
+  const living = await server.psql('select pid from pg_stat_activity');
+  const seconds = living.split('\n').map((pid) => processorSeconds(Number(pid)));
+  return sum([...seconds.filter((one) => !Number.isNaN(one)), Number(ended[13]) / 100, Number(ended[14]) / 100]);
+}
+
+const sum = (values: readonly number[]): number => values.reduce((total, one) => total + one, 0);
 
 /** Prints the plan of each statement before it is carried out. */
 function explaining(real: SharedDatabase, isOn: () => boolean): SharedDatabase {

@@ -111,9 +111,10 @@ create index recipient_retry on postern.recipient (destination, due) where state
 create index recipient_suspect on postern.recipient (due) where state in (1, 2) and lane = 2;
 create index recipient_session on postern.recipient (session) where session is not null;
 create index recipient_held on postern.recipient (destination) where state = 3;
--- What operators look for, of mail that was tried before: mail that leaves at once is in none of them.
+-- What operators look for, of mail that was tried before: mail that leaves at once is in none of them, or in one when it is done.
 create index recipient_due on postern.recipient (due, uid) where state in (1, 2) and lane <> 3;
-create index recipient_address on postern.recipient (reverse(lower(address)) collate "C") where state in (1, 2) and lane = 1;
+create index recipient_address on postern.recipient (reverse(lower(address)) collate "C")
+  where state > 3 or (state in (1, 2) and lane = 1);
 create index recipient_reason on postern.recipient (lower(reason)) where state in (1, 2) and lane = 1 and reason <> '';
 -- The planner learns nothing of values from an index that has only some of the rows.
 create statistics postern.recipient_address_values on (reverse(lower(address)) collate "C") from postern.recipient;

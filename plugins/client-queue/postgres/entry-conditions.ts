@@ -26,6 +26,8 @@ const openCases = [
   'r.state = 3',
 ];
 const isOpen = `(${openCases.join(' or ')})`;
+/** All cases. */
+const isAny = `(${[...openCases, 'r.state > 3'].join(' or ')})`;
 
 /** Pattern of a text that may be anywhere in another one. */
 const anywhere = (text: string): string => `%${literal(text)}%`;
@@ -91,7 +93,7 @@ export function recipientConditionOf(
   if (reason !== undefined && reason !== '') tests.push("r.reason <> ''");
   const isOfOpen = [...statesOf(filter)].every(isOpenState);
   if (tests.length > 0) tests.push(isOfOpen ? isOpen : `(e.finished_at is not null or r.state <= ${numberOf('held')})`);
-  if (recipient !== undefined) tests.push(addressTest('r.address', recipient, values));
+  if (recipient !== undefined) tests.push(addressTest('r.address', recipient, values), isAny);
   return tests.length === 0 ? undefined : tests.join(' and ');
 }
 

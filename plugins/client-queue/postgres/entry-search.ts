@@ -20,7 +20,7 @@ const sortKeys: Readonly<Record<Exclude<EntrySort, 'nextAttempt'>, string>> = {
 };
 
 /** Beyond it, entries are not counted. */
-const maxCounted = 100_000;
+const maxCounted = 10_000;
 
 /** A part of the sorted entries that match. */
 interface Stretch {

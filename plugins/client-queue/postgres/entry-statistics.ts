@@ -10,6 +10,8 @@ import { numberOf } from './entry-rows.js';
 export const maxCountedAnew = 5000;
 /** Statistics of a large queue that nobody has renewed for so long are counted by who asks. */
 const maxAgeMs = 90_000;
+/** A node counts for a tenth of the time at most. */
+const pauses = 9;
 /** A node reads what another one has counted after so long. */
 const readAgainMs = 5000;
 /** Largest ones that are listed. */
@@ -26,6 +28,8 @@ type Reply = readonly [code: number, status: string, text: string, host: string 
 interface Counted {
   readonly format: number;
   readonly at: number;
+  /** Milliseconds. */
+  readonly took: number;
   readonly states: readonly (readonly [state: number, count: number])[] | null;
   readonly entries: readonly [open: number, bytes: number, oldest: number | null, damaged: number];
   readonly destinations:
@@ -39,6 +43,7 @@ interface Counted {
 /** Counts entries and recipients in the database, which makes one text of them. */
 export class EntryStatistics {
   readonly #cluster: Cluster;
+  #notBefore = -Infinity;
   #kept: { readonly counted: Promise<Counted>; readonly until: number } | undefined;
 
   constructor(cluster: Cluster) {
@@ -66,19 +71,26 @@ export class EntryStatistics {
       'select data from postern.document where name = $1',
       [documentName],
     );
-    const known = row && (JSON.parse(row.data) as Counted);
-    if (known?.format === format && now - known.at < maxAgeMs) return known;
-    return this.#renewed(now);
+    const read = row && (JSON.parse(row.data) as Counted);
+    const known = read?.format === format ? read : undefined;
+    if (known !== undefined && now - known.at < maxAgeMs + 2 * pauses * known.took) return known;
+    // Old ones are better than none where the database is too slow.
+    return this.#renewed(now).catch((error: unknown) => {
+      if (known === undefined) throw error;
+      return known;
+    });
   }
 
-  /** Counts the whole queue for all nodes. */
+  /** Counts the whole queue for all nodes, unless that took long and was not long ago. */
   async renew(now: number): Promise<void> {
+    if (this.#cluster.clock.monotonic() < this.#notBefore) return;
     await this.#renewed(now);
     this.#kept = undefined;
   }
 
   async #renewed(now: number): Promise<Counted> {
     const counted = await this.#count(now);
+    this.#notBefore = this.#cluster.clock.monotonic() + pauses * counted.took;
     await this.#cluster.database.query(
       'pages',
       `insert into postern.document (name, version, data) values ($1, 1, $2)
@@ -88,16 +100,29 @@ export class EntryStatistics {
     return counted;
   }
 
-  #count(now: number, filter?: EntryFilter): Promise<Counted> {
-    const values = new Values();
-    const text = statisticsText(now, filter, values);
-    return this.#cluster.database.transaction('pages', async (sql) => {
-      await unhurried(sql);
-      const [row] = await sql.query<{ counted: string }>(text, values.all);
-      return JSON.parse(row?.counted ?? '{}') as Counted;
-    });
+  async #count(now: number, filter?: EntryFilter): Promise<Counted> {
+    const { database, clock } = this.#cluster;
+    const began = clock.monotonic();
+    const texts: string[] = [];
+    // Of the whole queue each part takes its time, and no statement keeps dead rows for as long as all of them.
+    for (const parts of filter === undefined ? partsOfCounted.map((part) => [part]) : [partsOfCounted]) {
+      const values = new Values();
+      const text = statisticsText(now, { filter, parts }, values);
+      const [row] = await database.transaction('pages', async (sql) => {
+        await unhurried(sql);
+        return sql.query<{ counted: string }>(text, values.all);
+      });
+      if (row !== undefined) texts.push(row.counted);
+    }
+    const counted = texts.map((text) => JSON.parse(text) as Partial<Counted>);
+    return Object.assign({ format, at: now, took: clock.monotonic() - began }, ...counted) as Counted;
   }
 }
+
+/** Counts entries that are held because of damage. */
+export const damagedText = (holds: string): string => `
+  select count(*) from postern.entry where hold is not null and finished_at is null
+    and (hold = any(${holds}::text[]) or hold like 'The server has ended %')`;
 
 /** To sort and group in memory; machine code for one statement takes longer than it saves. */
 async function unhurried(sql: SqlTransaction): Promise<void> {
@@ -108,10 +133,11 @@ async function unhurried(sql: SqlTransaction): Promise<void> {
 /** Tables of what is counted: all of the queue, or what a filter matches. */
 function chosenText(filter: EntryFilter | undefined, now: number, values: Values): string {
   const isOpen = `r.state <= ${numberOf('held')}`;
+  const columns = 'r.uid, r.idx, r.destination, r.queued_at, r.state, r.code, r.reason, r.replied_at';
   if (filter === undefined)
     return `
     entries as not materialized (select e.uid, e.sender, e.size, e.queued_at from postern.entry e where e.finished_at is null),
-    recipients as not materialized (select r.* from postern.recipient r where ${isOpen}),
+    recipients as not materialized (select ${columns} from postern.recipient r where ${isOpen}),
     states as (
       select r.state, count(*) as n from postern.recipient r where r.idx = 0 group by r.state
       union all
@@ -121,7 +147,7 @@ function chosenText(filter: EntryFilter | undefined, now: number, values: Values
         where o.idx > 0 and o.state < f.state group by f.uid, f.state) better),
     senders as (
       select lower(sender) as sender, sum(recipients) as recipients, sum(messages) as messages from (
-        select sender, 1 as recipients, 1 as messages from entries
+        select sender, count(*) as recipients, count(*) as messages from entries group by sender
         union all
         select e.sender, 1, 0 from recipients r join postern.entry e on e.uid = r.uid where r.idx > 0
         union all
@@ -137,7 +163,7 @@ function chosenText(filter: EntryFilter | undefined, now: number, values: Values
       from postern.entry e where ${where}),
     entries as not materialized (select * from matching where finished_at is null),
     recipients as materialized (
-      select r.* from entries e join postern.recipient r on r.uid = e.uid where ${isOpen} and ${chosen}),
+      select ${columns} from entries e join postern.recipient r on r.uid = e.uid where ${isOpen} and ${chosen}),
     states as (select state, count(*) as n from matching group by state),
     senders as (
       select lower(e.sender) as sender, sum(r.n) as recipients, count(*) as messages
@@ -145,18 +171,54 @@ function chosenText(filter: EntryFilter | undefined, now: number, values: Values
       group by lower(e.sender))`;
 }
 
-const replyText = 'json_build_array(r.code, r.status, r.reply, r.host, r.replied_at)';
+type Part = 'states' | 'entries' | 'destinations' | 'senders' | 'reasons';
+const partsOfCounted: readonly Part[] = ['states', 'entries', 'destinations', 'senders', 'reasons'];
 
-function statisticsText(now: number, filter: EntryFilter | undefined, values: Values): string {
-  const at = values.add(Math.floor(now));
-  const limits = values.add(ageLimits.map((minutes) => minutes * 60_000));
-  const holds = values.add(Object.values(damageHolds));
+interface Wanted {
+  readonly filter: EntryFilter | undefined;
+  readonly parts: readonly Part[];
+}
+
+/** The newest reply of each destination or reason that is listed. */
+const repliesText = (name: 'destination' | 'reason'): string => `
+  ${name}_replies as (
+    select p.${name}, json_build_array(r.code, r.status, r.reply, r.host, r.replied_at) as reply
+    from (
+      select distinct on (${name}) ${name}, uid, idx from recipients
+      where ((${name}, replied_at) in (select ${name}, replied_at from by_${name} where place <= ${maxListed})) is true
+        and code is not null) p
+    join postern.recipient r on r.uid = p.uid and r.idx = p.idx)`;
+
+function statisticsText(now: number, { filter, parts }: Wanted, values: Values): string {
+  const chosen = chosenText(filter, now, values);
   const ages = [...ageLimits, Infinity].map((_, age) => `coalesce(sum(n) filter (where age = ${age}), 0)`);
+  const counts: Readonly<Record<Part, () => string>> = {
+    states: () => `
+    'states', (select json_agg(json_build_array(state, n)) from (select state, sum(n) as n from states group by state) s)`,
+    entries: () => `
+    'entries', (select json_build_array(count(*), coalesce(sum(size), 0), min(queued_at),
+      (${damagedText(values.add(Object.values(damageHolds)))})) from entries)`,
+    destinations: () => `
+    'destinations', (select json_agg(json_build_array(d.destination, d.total, d.ages, d.oldest, d.active, p.reply)
+        order by d.place)
+      from by_destination d left join destination_replies p using (destination) where d.place <= ${maxDestinations}),
+    'destinationCount', (select count(*) from by_destination)`,
+    senders: () => `
+    'senders', (select json_agg(json_build_array(sender, recipients, messages)) from (
+      select * from by_sender order by recipients desc, coalesce(sender, '') collate "C" limit ${maxListed}) s),
+    'senderCount', (select count(*) from by_sender)`,
+    reasons: () => `
+    'reasons', (select json_agg(json_build_array(reason, d.total, p.reply) order by d.place)
+      from by_reason d join reason_replies p using (reason))`,
+  };
+  const age = parts.includes('destinations')
+    ? `width_bucket(${values.add(Math.floor(now))}::bigint - queued_at, ${values.add(ageLimits.map((minutes) => minutes * 60_000))}::bigint[])`
+    : '0';
   return `
-  with ${chosenText(filter, now, values)},
+  with ${chosen},
   by_age as (
-    select destination, width_bucket(${at}::bigint - queued_at, ${limits}::bigint[]) as age, count(*) as n,
-      min(queued_at) as oldest, count(*) filter (where state = 0) as active, max(replied_at) as replied_at
+    select destination, ${age} as age, count(*) as n, min(queued_at) as oldest,
+      count(*) filter (where state = 0) as active, max(replied_at) as replied_at
     from recipients group by 1, 2),
   by_destination as materialized (
     select destination, sum(n) as total, json_build_array(${ages.join(', ')}) as ages, min(oldest) as oldest,
@@ -164,33 +226,13 @@ function statisticsText(now: number, filter: EntryFilter | undefined, values: Va
       row_number() over (order by sum(n) desc, destination) as place
     from by_age group by destination),
   by_reason as materialized (
-    select reason, count(*) as n, max(replied_at) as replied_at from recipients where code is not null group by reason
-    order by n desc, reason collate "C" limit ${maxListed}),
-  destination_replies as (
-    select distinct on (d.destination) d.destination, ${replyText} as reply
-    from by_destination d join recipients r on r.destination = d.destination and r.replied_at = d.replied_at
-    where d.place <= ${maxListed}),
-  reason_replies as (
-    select distinct on (d.reason) d.reason, ${replyText} as reply
-    from by_reason d join recipients r on r.reason = d.reason and r.replied_at = d.replied_at
-    where r.code is not null),
-  by_sender as materialized (
-    select sender, recipients, messages from senders where recipients > 0)
-  select json_build_object(
-    'format', ${format}, 'at', ${at}::bigint,
-    'states', (select json_agg(json_build_array(state, n)) from (select state, sum(n) as n from states group by state) s),
-    'entries', (select json_build_array(count(*), coalesce(sum(size), 0), min(queued_at),
-      (select count(*) from postern.entry where hold is not null and finished_at is null
-        and (hold = any(${holds}::text[]) or hold like 'The server has ended %'))) from entries),
-    'destinations', (select json_agg(json_build_array(d.destination, d.total, d.ages, d.oldest, d.active, p.reply)
-        order by d.place)
-      from by_destination d left join destination_replies p using (destination) where d.place <= ${maxDestinations}),
-    'destinationCount', (select count(*) from by_destination),
-    'senders', (select json_agg(json_build_array(sender, recipients, messages)) from (
-      select * from by_sender order by recipients desc, coalesce(sender, '') collate "C" limit ${maxListed}) s),
-    'senderCount', (select count(*) from by_sender),
-    'reasons', (select json_agg(json_build_array(reason, d.n, p.reply) order by d.n desc, reason collate "C")
-      from by_reason d join reason_replies p using (reason)))::text as counted`;
+    select reason, count(*) as total, max(replied_at) as replied_at,
+      row_number() over (order by count(*) desc, reason collate "C") as place
+    from recipients where code is not null group by reason),
+  ${repliesText('destination')},
+  ${repliesText('reason')},
+  by_sender as materialized (select sender, recipients, messages from senders where recipients > 0)
+  select json_build_object(${parts.map((part) => counts[part]()).join(',')})::text as counted`;
 }
 
 function statisticsOf(counted: Counted): QueueStatistics {

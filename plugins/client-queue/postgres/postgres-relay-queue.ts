@@ -40,7 +40,7 @@ import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, destinationsWithMail } from './entry-search.js';
-import { EntryStatistics, maxCountedAnew } from './entry-statistics.js';
+import { damagedText, EntryStatistics, maxCountedAnew } from './entry-statistics.js';
 import type { OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
@@ -297,8 +297,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     }
     const [row] = await database.query<{ open: string; damaged: string }>(
       'settle',
-      `select count(*) as open, count(*) filter (where hold = any($1::text[]) or hold like 'The server has ended %') as damaged
-       from postern.entry where finished_at is null`,
+      `select (select count(*) from postern.entry where finished_at is null) as open,
+         (${damagedText('$1')}) as damaged`,
       [Object.values(damageHolds)],
     );
     this.#size = Number(row?.open ?? 0);
