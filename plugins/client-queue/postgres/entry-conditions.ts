@@ -56,6 +56,9 @@ const someRecipient = (test: string): string =>
 
 const isOpenState = (state: EntryState): boolean => (openStates as readonly string[]).includes(state);
 
+/** The filter matches no finished entries. */
+export const isOfOpen = (filter: EntryFilter): boolean => [...statesOf(filter)].every(isOpenState);
+
 function stateTest(states: ReadonlySet<EntryState>, values: Values): string {
   const all = [...states];
   const isFinished = all.some((state) => !isOpenState(state));
@@ -82,17 +85,15 @@ function addressTest(column: string, wanted: string, values: Values): string {
  * Criteria of recipients on the table `r`, which must all match the same one; but for an address, an open one, unless all
  * are finished. Undefined without any.
  */
-export function recipientConditionOf(
-  { domain, destination, reason, recipient, ...filter }: EntryFilter,
-  values: Values,
-): string | undefined {
+export function recipientConditionOf(filter: EntryFilter, values: Values): string | undefined {
+  const { domain, destination, reason, recipient } = filter;
   const tests: string[] = [];
   if (destination !== undefined) tests.push(`r.destination = ${values.add(searchable(destination.toLowerCase()))}`);
   if (domain !== undefined) tests.push(addressTest('r.address', `@${domain}`, values));
   if (reason !== undefined) tests.push(`lower(r.reason) = ${values.add(searchable(reason.toLowerCase()))}`);
   if (reason !== undefined && reason !== '') tests.push("r.reason <> ''");
-  const isOfOpen = [...statesOf(filter)].every(isOpenState);
-  if (tests.length > 0) tests.push(isOfOpen ? isOpen : `(e.finished_at is not null or r.state <= ${numberOf('held')})`);
+  if (tests.length > 0)
+    tests.push(isOfOpen(filter) ? isOpen : `(e.finished_at is not null or r.state <= ${numberOf('held')})`);
   if (recipient !== undefined) tests.push(addressTest('r.address', recipient, values), isAny);
   return tests.length === 0 ? undefined : tests.join(' and ');
 }

@@ -3,7 +3,7 @@ import { entryStates, type RecordedReply } from '../../../core/contracts/queue-e
 import type { EntryFilter, QueueStatistics } from '../../../core/contracts/relay-queue.js';
 import { damageHolds } from '../queue/hold-reasons.js';
 import { ageLimits } from '../queue/statistics.js';
-import { conditionOf, recipientConditionOf, Values } from './entry-conditions.js';
+import { conditionOf, isOfOpen, recipientConditionOf, Values } from './entry-conditions.js';
 import { numberOf } from './entry-rows.js';
 
 /** With more entries the statistics are counted by one node for all, at each housekeeping. */
@@ -89,8 +89,10 @@ export class EntryStatistics {
   }
 
   async #renewed(now: number): Promise<Counted> {
-    const counted = await this.#count(now);
-    this.#notBefore = this.#cluster.clock.monotonic() + pauses * counted.took;
+    const { clock } = this.#cluster;
+    const began = clock.monotonic();
+    const pause = (): void => void (this.#notBefore = clock.monotonic() + pauses * (clock.monotonic() - began));
+    const counted = await this.#count(now).finally(pause);
     await this.#cluster.database.query(
       'pages',
       `insert into postern.document (name, version, data) values ($1, 1, $2)
@@ -155,10 +157,12 @@ function chosenText(filter: EntryFilter | undefined, now: number, values: Values
         where r.idx = 0 and not ${isOpen} and e.finished_at is null) one
       group by lower(sender))`;
   const where = conditionOf(filter, now, values);
+  // Else the table would be read, not the index alone.
+  const finished = isOfOpen(filter) ? 'null::bigint' : 'e.finished_at';
   const chosen = recipientConditionOf(filter, values) ?? 'true';
   return `
     matching as materialized (
-      select e.uid, e.sender, e.size, e.queued_at, e.finished_at,
+      select e.uid, e.sender, e.size, e.queued_at, ${finished} as finished_at,
         (select min(r.state) from postern.recipient r where r.uid = e.uid) as state
       from postern.entry e where ${where}),
     entries as not materialized (select * from matching where finished_at is null),
@@ -182,12 +186,12 @@ interface Wanted {
 /** The newest reply of each destination or reason that is listed. */
 const repliesText = (name: 'destination' | 'reason'): string => `
   ${name}_replies as (
-    select p.${name}, json_build_array(r.code, r.status, r.reply, r.host, r.replied_at) as reply
+    select p.${name}, (select json_build_array(r.code, r.status, r.reply, r.host, r.replied_at)
+      from postern.recipient r where r.uid = p.uid and r.idx = p.idx) as reply
     from (
       select distinct on (${name}) ${name}, uid, idx from recipients
       where ((${name}, replied_at) in (select ${name}, replied_at from by_${name} where place <= ${maxListed})) is true
-        and code is not null) p
-    join postern.recipient r on r.uid = p.uid and r.idx = p.idx)`;
+        and code is not null) p)`;
 
 function statisticsText(now: number, { filter, parts }: Wanted, values: Values): string {
   const chosen = chosenText(filter, now, values);
