@@ -62,7 +62,10 @@ export interface QueueStatistics {
   readonly at: number;
   /** Entries. */
   readonly byState: Readonly<Record<EntryState, number>>;
-  /** Open recipients by destination, the largest first, with the ages of their entries as in `qshape`. */
+  /**
+   * Open recipients by destination, the largest first, with the ages of their entries as in `qshape`. A store may leave
+   * out the smallest of very many, here and of senders and reasons, and the replies of small destinations.
+   */
   readonly byDestination: readonly {
     readonly destination: string;
     readonly total: number;
@@ -72,6 +75,8 @@ export interface QueueStatistics {
     readonly active: number;
     readonly lastReply: RecordedReply | null;
   }[];
+  /** Destinations with open recipients, where not all are listed. */
+  readonly destinationCount?: number;
   /** Minutes. */
   readonly ageLimits: readonly number[];
   /** Open recipients and their entries by sender, in lower case, the most recipients first. */
@@ -81,6 +86,8 @@ export interface QueueStatistics {
     readonly count: number;
     readonly messages: number;
   }[];
+  /** Senders of open recipients, where not all are listed. */
+  readonly senderCount?: number;
   /** Open recipients by normalised last reply, the most frequent first. */
   readonly byReason: readonly { readonly reason: string; readonly count: number; readonly example: RecordedReply }[];
   readonly open: number;

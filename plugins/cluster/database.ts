@@ -32,6 +32,8 @@ export type Purpose = keyof typeof connections;
 const connectTimeoutMs = 3000;
 /** The same for all other queries: a batch may be large. */
 const workTimeoutMs = 4000;
+/** Counts and searches of operators in a large queue. Longer ones would keep dead rows for too long. */
+const pagesTimeoutMs = 11_000;
 /** SQLSTATE of a statement that took too long. */
 const statementTimeout = '57014';
 /** SQLSTATE of a server that has no connection left for this node. */
@@ -196,7 +198,7 @@ export class Database {
     const known = this.#lanes.get(purpose);
     if (known !== undefined) return known;
     const { settings, applicationName, queryTimeoutMs, log } = this.#input;
-    const timeoutMs = purpose === 'fence' ? queryTimeoutMs : workTimeoutMs;
+    const timeoutMs = { fence: queryTimeoutMs, pages: pagesTimeoutMs }[purpose as string] ?? workTimeoutMs;
     const pool = new pg.Pool({
       ...serverAddress(this.host, settings),
       database: settings.name,

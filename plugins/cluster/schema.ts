@@ -40,7 +40,7 @@ create sequence postern.notice_turn;
 -- An envelope of the relay queue. Times are milliseconds since the epoch. Columns that are searched have no NUL and no half of a
 -- surrogate pair; what was accepted is in 'envelope'.
 create table postern.entry (
-  uid text primary key,
+  uid text collate "C" primary key,
   -- Of the acceptance that answers for it: may change while it is being accepted.
   birth text not null,
   revision int not null default 1,
@@ -69,7 +69,11 @@ create table postern.entry (
   body text not null,
   body_table smallint
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-create index entry_queued on postern.entry (queued_at, uid) where finished_at is null;
+-- With what is counted of all open entries: the table need not be read.
+create index entry_queued on postern.entry (queued_at, uid) include (sender, size) where finished_at is null;
+create index entry_sender on postern.entry (reverse(lower(sender)) collate "C") where finished_at is null;
+create statistics postern.entry_sender_values on (reverse(lower(sender)) collate "C") from postern.entry;
+create index entry_held on postern.entry (uid) where hold is not null and finished_at is null;
 create index entry_finished on postern.entry (finished_at) where finished_at is not null;
 create index entry_ages on postern.entry (ages_at, uid) where ages_at is not null;
 create index entry_body_table on postern.entry (body_table, uid) where body_table < 8;
@@ -78,8 +82,10 @@ create index entry_notices on postern.entry (notice_turn nulls first, uid) where
 -- States: 0 active, 1 deferred, 2 queued, 3 held, 4 bounced, 5 expired, 6 deleted, 7 delivered.
 -- Lanes: 0 new, 1 retry, 2 suspect, 3 not released yet.
 create table postern.recipient (
-  uid text not null,
+  uid text collate "C" not null,
   idx smallint not null,
+  -- Of its entry.
+  queued_at bigint not null,
   address text not null,
   destination text not null collate "C",
   state smallint not null,
@@ -104,6 +110,15 @@ create index recipient_new on postern.recipient (destination, turn) where state 
 create index recipient_retry on postern.recipient (destination, due) where state in (1, 2) and lane = 1;
 create index recipient_suspect on postern.recipient (due) where state in (1, 2) and lane = 2;
 create index recipient_session on postern.recipient (session) where session is not null;
+create index recipient_held on postern.recipient (destination) where state = 3;
+-- What operators look for, of mail that was tried before: mail that leaves at once is in none of them, or in one when it is done.
+create index recipient_due on postern.recipient (due, uid) where state in (1, 2) and lane <> 3;
+create index recipient_address on postern.recipient (reverse(lower(address)) collate "C")
+  where state > 3 or (state in (1, 2) and lane = 1);
+create index recipient_reason on postern.recipient (lower(reason)) where state in (1, 2) and lane = 1 and reason <> '';
+-- The planner learns nothing of values from an index that has only some of the rows.
+create statistics postern.recipient_address_values on (reverse(lower(address)) collate "C") from postern.recipient;
+create statistics postern.recipient_reason_values on (lower(reason)) from postern.recipient;
 
 -- Messages, in tables of which those of the ring are emptied as a whole.
 create table postern.body (

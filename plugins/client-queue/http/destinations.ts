@@ -287,9 +287,14 @@ async function oneDestination(
 ): Promise<z.output<typeof DestinationAnswer> | undefined> {
   const { queue, controls, sites, clock } = deps;
   const control = controls.get(name);
-  const { byDestination } = await queue.statistics(clock.now());
+  const { byDestination, destinationCount } = await queue.statistics(clock.now());
   const site = isSite(name) ? name : sites.peek(name);
   const rows = await rowsOf(byDestination, new Set([name, site ?? name]), sites);
+  // Small ones may not be listed, or without their reply.
+  if (destinationCount !== undefined && !isSite(name) && (rows.byName.get(name)?.lastReply ?? null) === null) {
+    const own = await queue.statistics(clock.now(), { destination: name });
+    for (const row of own.byDestination) rows.byName.set(row.destination, row);
+  }
   const shared = rows.bySite.get(site ?? '') ?? [];
   const configured = [...routes().map(routeKey), ...siteNames()];
   const policy = policies.peek(name);
@@ -333,7 +338,7 @@ function policyAnswer(policy: KeptPolicy | undefined): z.output<typeof Destinati
 type Row = QueueStatistics['byDestination'][number];
 
 interface Rows {
-  readonly byName: ReadonlyMap<string, Row>;
+  readonly byName: Map<string, Row>;
   readonly bySite: ReadonlyMap<string, readonly Row[]>;
 }
 

@@ -193,12 +193,12 @@ export function statisticsAnswer(
       active: row.active,
       lastReply: replyAnswer(lastReply),
     })),
-    destinationCount: byDestination.length,
+    destinationCount: statistics.destinationCount ?? byDestination.length,
     ageLimits: [...ageLimits],
     bySender: bySender
       .slice(0, limit)
       .map(({ sender, count, messages }) => ({ sender: sender ?? '', count, messages })),
-    senderCount: bySender.length,
+    senderCount: statistics.senderCount ?? bySender.length,
     byReason: byReason.map(({ reason, count, example }) => ({ reason, count, example: replyAnswer(example) })),
     open,
     bytes,

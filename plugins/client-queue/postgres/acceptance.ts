@@ -435,6 +435,7 @@ async function insertRecipients(
       return [
         entry.uid,
         index,
+        entry.queuedAt,
         searchable(address),
         searchable(destination),
         numberOf(entry.hold === undefined ? waits : 'held'),
@@ -447,10 +448,11 @@ async function insertRecipients(
     });
   });
   await sql.query(
-    `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, code, status, reply, host,
-       replied_at, reason, session)
-     select u.*, $15 from unnest($1::text[], $2::smallint[], $3::text[], $4::text[], $5::smallint[], $6::smallint[],
-       $7::bigint[], $8::bigint[], $9::smallint[], $10::text[], $11::text[], $12::text[], $13::bigint[], $14::text[]) u`,
+    `insert into postern.recipient (uid, idx, queued_at, address, destination, state, lane, turn, due, code, status,
+       reply, host, replied_at, reason, session)
+     select u.*, $16 from unnest($1::text[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::smallint[],
+       $7::smallint[], $8::bigint[], $9::bigint[], $10::smallint[], $11::text[], $12::text[], $13::text[], $14::bigint[],
+       $15::text[]) u`,
     [...turned(columns), session],
   );
 }

@@ -202,7 +202,14 @@ function storedOf(row: EntryRow, recipients: readonly RecipientRow[]): StoredRow
     recipients: those.map(({ index }) => index),
   }));
   const oldBody = row.body_table === oldTable ? row.body : undefined;
-  return { entry, history: History.parse(JSON.parse(row.history)), leases, oldBody };
+  return {
+    entry,
+    get history() {
+      return History.parse(JSON.parse(row.history));
+    },
+    leases,
+    oldBody,
+  };
 }
 
 function fillRecipient(recipient: RecipientRecord | undefined, row: RecipientRow): void {
@@ -325,7 +332,8 @@ interface Changed {
 }
 
 async function writeEntries(sql: SqlTransaction, changed: readonly Changed[]): Promise<void> {
-  const columns = changed.map(({ rows: { entry, history }, attempts }) => {
+  const columns = changed.map(({ rows, attempts }) => {
+    const { entry } = rows;
     const { notices, noticeCount, pending, holdUntil, discardAt, crashes, countsFrom } = entry.details;
     return [
       entry.uid,
@@ -342,7 +350,7 @@ async function writeEntries(sql: SqlTransaction, changed: readonly Changed[]): P
       crashes,
       notices.length === 0 ? null : JSON.stringify(notices),
       noticeCount,
-      JSON.stringify([...history, ...attempts].slice(-keptAttempts)),
+      attempts.length === 0 ? null : JSON.stringify([...rows.history, ...attempts].slice(-keptAttempts)),
       agesAt(entry),
       entry.isDone,
     ];
@@ -351,7 +359,7 @@ async function writeEntries(sql: SqlTransaction, changed: readonly Changed[]): P
     `update postern.entry e set revision = u.revision, expires_at = u.expires_at, warn_at = u.warn_at,
        last_attempt = u.last_attempt, finished_at = u.finished_at, hold = u.hold, hold_until = u.hold_until,
        discard_at = u.discard_at, counts_from = u.counts_from, pending = u.pending, crashes = u.crashes,
-       notices = u.notices, notice_count = u.notice_count, history = u.history, ages_at = u.ages_at,
+       notices = u.notices, notice_count = u.notice_count, history = coalesce(u.history, e.history), ages_at = u.ages_at,
        body_table = case when u.done then null else e.body_table end
      from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],
        $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::smallint[], $13::text[], $14::int[], $15::text[],

@@ -1,94 +1,17 @@
-import type { SharedDatabase, SqlTransaction } from '../../../core/contracts/cluster.js';
-import { type EntryState, openStates } from '../../../core/contracts/queue-entry.js';
+import { type SharedDatabase, sqlState, type SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { EntryFilter, EntryPage, EntrySort, ListOptions } from '../../../core/contracts/relay-queue.js';
-import { type DecodedCursor, decodeCursor, encodeCursor, never, statesOf, summaryOf } from '../queue/entry-list.js';
-import { numberOf, readEntries, searchable, type StoredRows } from './entry-rows.js';
+import { problem } from '../../../core/problem.js';
+import { decodeCursor, encodeCursor, never, summaryOf } from '../queue/entry-list.js';
+import { conditionOf, Values } from './entry-conditions.js';
+import { readEntries, type StoredRows } from './entry-rows.js';
 
 /** Of one statement when all are read. */
 const uidsTogether = 10_000;
 
-/** A condition on the table `e` of entries, with its values. */
-interface Condition {
-  readonly text: string;
-  readonly values: readonly unknown[];
-}
+const waitsFor = 'r.state in (1, 2) and r.lane <> 3';
 
-/** Numbers values as it goes: no value is ever part of a statement. */
-class Values {
-  readonly all: unknown[] = [];
-
-  /** The place of the value in the statement. */
-  add(value: unknown): string {
-    this.all.push(value);
-    return `$${this.all.length}`;
-  }
-}
-
-/** Pattern of a text that may be anywhere in another one. */
-const anywhere = (text: string): string => `%${literal(text)}%`;
-const literal = (text: string): string => searchable(text).replaceAll(/[\\%_]/g, String.raw`\$&`);
-
-function conditionOf(filter: EntryFilter, now: number, values: Values): string {
-  const tests = [stateTest(statesOf(filter), values)];
-  const momentOf = (age: number | string): number =>
-    Math.floor(typeof age === 'number' ? now - age * 1000 : Date.parse(age));
-  const { olderThan, youngerThan, since, minAttempts, sender, q } = filter;
-  if (olderThan !== undefined) tests.push(`e.queued_at <= ${values.add(momentOf(olderThan))}`);
-  if (youngerThan !== undefined) tests.push(`e.queued_at > ${values.add(momentOf(youngerThan))}`);
-  if (since !== undefined) tests.push(`e.queued_at >= ${values.add(momentOf(since))}`);
-  if (minAttempts !== undefined) {
-    tests.push(
-      `(select max(r.attempts) from postern.recipient r where r.uid = e.uid) >= ${values.add(Math.ceil(minAttempts))}`,
-    );
-  }
-  if (sender === '<>') tests.push('e.sender is null');
-  else if (sender !== undefined) tests.push(addressTest('e.sender', sender, values));
-  const recipients = recipientTest(filter, values);
-  if (recipients !== undefined) {
-    tests.push(`exists (select 1 from postern.recipient r where r.uid = e.uid and ${recipients})`);
-  }
-  if (q !== undefined && q !== '') tests.push(wordTest(q, values));
-  return tests.join(' and ');
-}
-
-function stateTest(states: ReadonlySet<EntryState>, values: Values): string {
-  const isOpen = openStates.every((state) => states.has(state));
-  const isFinished = [...states].some((state) => !(openStates as readonly string[]).includes(state));
-  if (isOpen && !isFinished) return 'e.finished_at is null';
-  const numbers = values.add([...states].map(numberOf));
-  const own = `(select min(r.state) from postern.recipient r where r.uid = e.uid) = any(${numbers}::smallint[])`;
-  if (isFinished) return own;
-  return `e.finished_at is null and ${own}`;
-}
-
-function addressTest(column: string, wanted: string, values: Values): string {
-  const lower = wanted.toLowerCase();
-  if (!lower.startsWith('@')) return `lower(${column}) = ${values.add(searchable(lower))}`;
-  return `lower(${column}) like ${values.add(`%${literal(lower)}`)}`;
-}
-
-/** Criteria of recipients must all match the same one; but for an address, an open one, unless all are finished. */
-function recipientTest({ domain, destination, reason, recipient }: EntryFilter, values: Values): string | undefined {
-  const tests: string[] = [];
-  if (destination !== undefined) tests.push(`r.destination = ${values.add(searchable(destination.toLowerCase()))}`);
-  if (domain !== undefined) tests.push(addressTest('r.address', `@${domain}`, values));
-  if (reason !== undefined) tests.push(`lower(r.reason) = ${values.add(searchable(reason.toLowerCase()))}`);
-  if (tests.length > 0) tests.push(`(e.finished_at is not null or r.state <= ${numberOf('held')})`);
-  if (recipient !== undefined) tests.push(addressTest('r.address', recipient, values));
-  return tests.length === 0 ? undefined : tests.join(' and ');
-}
-
-function wordTest(q: string, values: Values): string {
-  const word = values.add(anywhere(q));
-  const said = /^\d/.test(q) ? "concat_ws(' ', r.code, r.status, r.reply)" : 'r.reply';
-  const inEntry = ['e.uid', 'e.sender', 'e.subject', 'e.message_id'].map((column) => `${column} ilike ${word}`);
-  const inRecipient = `exists (select 1 from postern.recipient r where r.uid = e.uid and (r.address ilike ${word} or ${said} ilike ${word}))`;
-  return `(${[...inEntry, inRecipient].join(' or ')})`;
-}
-
-const sortKeys: Readonly<Record<EntrySort, string>> = {
+const sortKeys: Readonly<Record<Exclude<EntrySort, 'nextAttempt'>, string>> = {
   queuedAt: 'e.queued_at',
-  nextAttempt: `coalesce((select min(r.due) from postern.recipient r where r.uid = e.uid and r.state in (1, 2)), ${never})`,
   lastAttempt: `coalesce(e.last_attempt, ${never})`,
   expiresAt: 'e.expires_at',
   size: 'e.size',
@@ -97,7 +20,43 @@ const sortKeys: Readonly<Record<EntrySort, string>> = {
 };
 
 /** Beyond it, entries are not counted. */
-const maxCounted = 100_000;
+const maxCounted = 10_000;
+
+/** A part of the sorted entries that match. */
+interface Stretch {
+  readonly where: string;
+  readonly sort: EntrySort;
+  readonly by: 'asc' | 'desc';
+  /** Condition on key and uid of an entry; empty for none. */
+  readonly beside: string;
+  readonly offset: number;
+  readonly limit: number;
+}
+
+/** Uids and keys of a stretch. */
+function stretchText({ where, sort, by, beside, offset, limit }: Stretch): string {
+  const place = `order by key ${by}, uid ${by}`;
+  const limits = `offset ${offset} limit ${limit}`;
+  const besides = (key: string): string => (beside === '' ? '' : `and (${key}, e.uid) ${beside}`);
+  if (sort !== 'nextAttempt') {
+    const key = sortKeys[sort];
+    return `select e.uid, ${key} as key from postern.entry e where ${where} ${besides(key)} ${place} ${limits}`;
+  }
+  // What waits is found by the index of due times, all others have the same key.
+  const first = `not exists (select 1 from postern.recipient o where o.uid = r.uid and o.state in (1, 2) and o.lane <> 3
+    and (o.due, o.idx) < (r.due, r.idx))`;
+  const waiting = `select r.uid, r.due as key from postern.recipient r join postern.entry e on e.uid = r.uid
+    where ${waitsFor} and ${first} and ${where} ${beside === '' ? '' : `and (r.due, r.uid) ${beside}`}`;
+  const others = `select e.uid, ${never}::bigint as key from postern.entry e where ${where} ${besides(`${never}::bigint`)}
+    and e.uid in (select uid from postern.recipient where session is not null
+      union all select uid from postern.recipient where state = 3
+      union all select uid from postern.entry where finished_at is not null)
+    and not exists (select 1 from postern.recipient r where r.uid = e.uid and ${waitsFor})`;
+  return [waiting, others]
+    .map((text) => `(${text} ${place} limit ${offset + limit})`)
+    .join(' union all ')
+    .concat(` ${place} ${limits}`);
+}
 
 /** Answers questions about entries. */
 export class EntrySearch {
@@ -109,15 +68,26 @@ export class EntrySearch {
     this.#now = now;
   }
 
-  /** The uids that match, the oldest first. */
+  /**
+   * The uids that match at one moment, the oldest first.
+   *
+   * @throws Problem `unavailable` when the database takes too long
+   */
   async matching(filter: EntryFilter): Promise<readonly string[]> {
     const { text, values } = this.#condition(filter);
-    const rows = await this.#database.query<{ uid: string }>(
-      'pages',
-      `select e.uid from postern.entry e where ${text} order by e.queued_at, e.uid`,
-      values,
-    );
-    return rows.map(({ uid }) => uid);
+    const uids: string[] = [];
+    await this.#patiently(async (sql) => {
+      await sql.query(
+        `declare matching no scroll cursor for select e.uid from postern.entry e where ${text} order by e.queued_at, e.uid`,
+        values,
+      );
+      for (;;) {
+        const rows = await sql.query<{ uid: string }>(`fetch ${uidsTogether} from matching`);
+        for (const { uid } of rows) uids.push(uid);
+        if (rows.length < uidsTogether) return;
+      }
+    });
+    return uids;
   }
 
   /** Of all entries. Each page is a statement of its own, so that a large queue does not take too long for one. */
@@ -129,90 +99,88 @@ export class EntrySearch {
         `select uid from postern.entry where uid > $1 order by uid limit ${uidsTogether}`,
         [uids.at(-1) ?? ''],
       );
-      uids.push(...page.map(({ uid }) => uid));
+      for (const { uid } of page) uids.push(uid);
       if (page.length < uidsTogether) return uids;
     }
   }
 
+  /** @throws Problem `unavailable` when the database takes too long */
   async count(filter: EntryFilter): Promise<number> {
     const { text, values } = this.#condition(filter);
-    const [row] = await this.#database.query<{ count: string }>(
-      'pages',
-      `select count(*) from postern.entry e where ${text}`,
-      values,
+    const [row] = await this.#patiently((sql) =>
+      sql.query<{ count: string }>(`select count(*) from postern.entry e where ${text}`, values),
     );
     return Number(row?.count ?? 0);
   }
 
-  #condition(filter: EntryFilter): Condition {
+  #condition(filter: EntryFilter): { readonly text: string; readonly values: readonly unknown[] } {
     const values = new Values();
     return { text: conditionOf(filter, this.#now(), values), values: values.all };
   }
 
-  /** @throws Problem `bad-request` for a cursor that does not belong to this list */
+  async #patiently<T>(work: (sql: SqlTransaction) => Promise<T>): Promise<T> {
+    try {
+      return await this.#database.transaction('pages', work);
+    } catch (cause) {
+      if (sqlState(cause) !== tookTooLong) throw cause;
+      throw problem('unavailable', { detail: 'The database takes too long for this. Add a filter.', cause });
+    }
+  }
+
+  /**
+   * @throws Problem `bad-request` for a cursor that does not belong to this list, `unavailable` when the database takes
+   * too long
+   */
   async list(options: ListOptions): Promise<EntryPage> {
     const { filter, limit, sort = 'queuedAt', order = 'desc', page = 1 } = options;
     const cursor = options.cursor === undefined ? undefined : decodeCursor(options.cursor, sort, order);
-    const values = new Values();
-    const where = conditionOf(filter, this.#now(), values);
     const isBackwards = cursor?.side === 'prev';
-    const descends = (order === 'desc') !== isBackwards;
-    const skipped = cursor === undefined ? (page - 1) * limit : 0;
-    const beside = cursor === undefined ? 'true' : besideTest(sortKeys[sort], cursor, descends, values);
-    const by = descends ? 'desc' : 'asc';
-    const counted = [...values.all];
-    const found = await this.#database.transaction('pages', async (sql) => {
-      const keys = await sql.query<{ uid: string; key: string }>(
-        `select e.uid, ${sortKeys[sort]} as key from postern.entry e where ${where} and ${beside}
-         order by key ${by}, e.uid collate "C" ${by} offset ${skipped} limit ${limit + 1}`,
-        values.all,
-      );
-      const shown = keys.slice(0, limit);
-      const rows = await readEntries(
-        sql,
-        shown.map(({ uid }) => uid),
-        'read',
-      );
-      const before = cursor === undefined ? skipped > 0 : await exists(sql, `${where} and not (${beside})`, counted);
+    const by = (order === 'desc') !== isBackwards ? 'desc' : 'asc';
+    const { text: where, values } = this.#condition(filter);
+    const offset = cursor === undefined ? (page - 1) * limit : 0;
+    const at = cursor === undefined ? [] : [cursor.key, cursor.uid];
+    const type = typeof cursor?.key === 'number' ? 'bigint' : 'text';
+    const besides = (than: string): string =>
+      cursor === undefined ? '' : `${than} ($${values.length + 1}::${type}, $${values.length + 2}::text)`;
+    const beside = besides(by === 'desc' ? '<' : '>');
+    const found = await this.#patiently(async (sql) => {
+      const keysOf = (stretch: Pick<Stretch, 'by' | 'beside' | 'offset' | 'limit'>) =>
+        sql.query<{ uid: string; key: string }>(stretchText({ where, sort, ...stretch }), [...values, ...at]);
+      const keys = await keysOf({ by, beside, offset, limit: limit + 1 });
+      const uids = keys.slice(0, limit).map(({ uid }) => uid);
+      const rows = await readEntries(sql, uids, 'read');
+      const opposite = { by: by === 'desc' ? 'asc' : 'desc', beside: besides(by === 'desc' ? '>=' : '<=') } as const;
+      const before =
+        cursor === undefined ? offset > 0 : (await keysOf({ ...opposite, offset: 0, limit: 1 })).length > 0;
+      const isWhole = !before && keys.length <= limit;
       return {
         keys,
         rows: new Map(rows.map((one) => [one.entry.uid, one])),
         before,
-        total: await this.#total(sql, filter),
+        total: isWhole ? keys.length : await total(sql, where, values),
       };
     });
     return pageOf(found, { sort, order, limit, isBackwards });
   }
-
-  async #total(sql: SqlTransaction, filter: EntryFilter): Promise<number> {
-    const { text, values } = this.#condition(filter);
-    const [row] = await sql.query<{ count: string }>(
-      `select count(*) from (select 1 from postern.entry e where ${text} limit ${maxCounted + 1}) counted`,
-      values,
-    );
-    return Number(row?.count ?? 0);
-  }
 }
 
-function besideTest(key: string, { key: at, uid }: DecodedCursor, descends: boolean, values: Values): string {
-  const place = values.add(at);
-  const type = typeof at === 'number' ? 'bigint' : 'text';
-  return `(${key}, e.uid collate "C") ${descends ? '<' : '>'} (${place}::${type}, ${values.add(uid)}::text)`;
-}
+/** SQLSTATE of a statement that was ended because of its time. */
+const tookTooLong = '57014';
 
-async function exists(sql: SqlTransaction, where: string, values: readonly unknown[]): Promise<boolean> {
-  const [row] = await sql.query<{ is: boolean }>(
-    `select exists (select 1 from postern.entry e where ${where}) as is`,
+async function total(sql: SqlTransaction, where: string, values: readonly unknown[]): Promise<EntryPage['total']> {
+  const [row] = await sql.query<{ count: string }>(
+    `select count(*) from (select 1 from postern.entry e where ${where} limit ${maxCounted + 1}) counted`,
     values,
   );
-  return row?.is === true;
+  const count = Number(row?.count ?? 0);
+  return count > maxCounted ? { least: maxCounted } : count;
 }
 
 interface Found {
   readonly keys: readonly { readonly uid: string; readonly key: string }[];
   readonly rows: ReadonlyMap<string, StoredRows>;
   readonly before: boolean;
-  readonly total: number;
+  readonly total: EntryPage['total'];
 }
 
 function pageOf(

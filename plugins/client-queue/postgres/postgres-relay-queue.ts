@@ -27,13 +27,12 @@ import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { pluralize } from '../../../core/text/format.js';
 import { draftOf } from '../queue/change.js';
 import { ClockWatch } from '../queue/clock-watch.js';
-import { recipientTestOf, summaryOf } from '../queue/entry-list.js';
+import { summaryOf } from '../queue/entry-list.js';
 import { damageHolds } from '../queue/hold-reasons.js';
 import { ageEntry } from '../queue/housekeeping.js';
 import { OutcomeListeners } from '../queue/ledger.js';
 import { changesTo, type MovableQueue, type MovedEntry, type WholeEntry } from '../queue/moving.js';
 import { versionOf } from '../queue/queued-entry.js';
-import { Tally } from '../queue/statistics.js';
 import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
 import { BodyReader, type MessageContent } from './bodies.js';
 import { BodyRing, type RingLimits, defaultRing } from './body-ring.js';
@@ -41,6 +40,7 @@ import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, destinationsWithMail } from './entry-search.js';
+import { damagedText, EntryStatistics, maxCountedAnew } from './entry-statistics.js';
 import type { OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 import { changeDeps, Settlements } from './settlements.js';
@@ -51,8 +51,6 @@ const together = 250;
 const scanMs = 30_000;
 /** Older ones are forgotten, though it may be before their time. */
 const maxFinished = 100_000;
-/** With more entries the statistics of all are counted every `scanMs`. */
-const maxCountedAnew = 5000;
 
 export interface PostgresQueueInput {
   readonly cluster: Cluster;
@@ -76,6 +74,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   readonly #settlements: Settlements;
   readonly #acceptance: DatabaseAcceptance;
   readonly #search: EntrySearch;
+  readonly #statistics: EntryStatistics;
   readonly #mutations: EntryMutations;
   readonly #bodies: BodyReader;
   readonly #ring: BodyRing;
@@ -86,8 +85,6 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   #size = 0;
   #damaged = 0;
   #scannedAt = -Infinity;
-  #counted: Promise<QueueStatistics> | undefined;
-  #countedAt = -Infinity;
   #fault: string | undefined;
   #closed = false;
 
@@ -107,6 +104,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
       counted: (change) => (this.#size += change),
     });
     this.#search = new EntrySearch(cluster.database, () => cluster.clock.now());
+    this.#statistics = new EntryStatistics(cluster);
     this.#mutations = new EntryMutations({ database: cluster.database, search: this.#search, committed });
     this.#bodies = new BodyReader(cluster.database);
     this.#ring = new BodyRing(cluster.database, input.log, input.ring ?? defaultRing);
@@ -195,26 +193,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     return this.#search.count(filter);
   }
 
-  /** Of a large queue, the same answer for a while. */
+  /** Of a large queue, those that one node counts for all. */
   statistics(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
-    if (filter !== undefined) return this.#count(now, filter);
-    const since = this.#input.cluster.clock.monotonic() - this.#countedAt;
-    if (this.#counted !== undefined && since < scanMs && this.#size > maxCountedAnew) return this.#counted;
-    const counted = this.#count(now);
-    this.#counted = counted;
-    this.#countedAt = this.#input.cluster.clock.monotonic();
-    counted.catch(() => (this.#counted = undefined));
-    return counted;
-  }
-
-  async #count(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
-    const tally = new Tally(now);
-    const chooses = filter && recipientTestOf(filter);
-    const uids = await (filter === undefined ? this.#search.uids() : this.#search.matching(filter));
-    for (let at = 0; at < uids.length; at += together) {
-      for (const { entry } of await this.#read(uids.slice(at, at + together))) tally.add(entry, chooses);
-    }
-    return { ...(await tally.result(0)), damaged: this.#damaged };
+    if (filter === undefined && this.#size > maxCountedAnew) return this.#statistics.shared(now);
+    return this.#statistics.of(now, filter);
   }
 
   async mutate(selector: Selector, mutation: Mutation, now: number, run?: MutationRun): Promise<MutationResult> {
@@ -315,8 +297,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     }
     const [row] = await database.query<{ open: string; damaged: string }>(
       'settle',
-      `select count(*) as open, count(*) filter (where hold = any($1::text[]) or hold like 'The server has ended %') as damaged
-       from postern.entry where finished_at is null`,
+      `select (select count(*) from postern.entry where finished_at is null) as open,
+         (${damagedText('$1')}) as damaged`,
       [Object.values(damageHolds)],
     );
     this.#size = Number(row?.open ?? 0);
@@ -357,6 +339,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     await this.#age(now);
     await this.#forgetFinished(this.#watch.isSteady ? now - this.#bounds.keepFinishedMs : 0);
     await this.#ring.turn();
+    if (this.#size > maxCountedAnew) await this.#statistics.renew(now);
   }
 
   async #age(now: number): Promise<void> {

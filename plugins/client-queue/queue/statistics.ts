@@ -7,7 +7,7 @@ import type { Journal } from './journal.js';
 import { isOpen, type QueuedEntry, type RecipientRecord, type RecipientTest } from './queued-entry.js';
 
 /** The age limits of `qshape`. Minutes. */
-const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
+export const ageLimits: readonly number[] = [5, 10, 20, 40, 80, 160, 320, 640, 1280];
 
 interface DestinationCount {
   total: number;

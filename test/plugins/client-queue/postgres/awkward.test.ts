@@ -48,8 +48,8 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     const harness = await open(t);
     const { queue, clock } = harness;
     await server.psql(
-      `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-       select 'bulk' || n, 0, 'a@closed.example', 'closed.example', 2, 0, n, 1 from generate_series(1, 300000) n;
+      `insert into postern.recipient (uid, idx, queued_at, address, destination, state, lane, turn, due)
+       select 'bulk' || n, 0, 1, 'a@closed.example', 'closed.example', 2, 0, n, 1 from generate_series(1, 300000) n;
        analyze postern.recipient`,
       'template',
     );
@@ -78,8 +78,8 @@ describe('awkward mail in PostgreSQL', { skip: skipWithout('postgres') }, () => 
     await server.psql(
       `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, finished_at, envelope, body)
        select n, '', '', 1, 1, 1, ${clock.now()} - n, '', '' from generate_series(1, 102500) n;
-       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-       select uid, 0, 'a@one.example', 'one.example', 7, 0, 0, 0 from postern.entry;
+       insert into postern.recipient (uid, idx, queued_at, address, destination, state, lane, turn, due)
+       select uid, 0, 1, 'a@one.example', 'one.example', 7, 0, 0, 0 from postern.entry;
        analyze postern.entry, postern.recipient`,
       'template',
     );

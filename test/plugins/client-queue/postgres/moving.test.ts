@@ -163,8 +163,8 @@ describe('entries go from one queue to the other', { skip: skipWithout('postgres
     for (let nth = 0; nth < 7; nth += 1) await accept(harness, { to });
     await server.psql(
       `insert into postern.session (key, node, instance, dead) values ('dead', 'x', 'x', true);
-       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, session)
-         select 'dead' || n, 0, 'a@two.example', 'two.example', 2, 3, n, 1, 'dead' from generate_series(1, 3500) n;
+       insert into postern.recipient (uid, idx, queued_at, address, destination, state, lane, turn, due, session)
+         select 'dead' || n, 0, 1, 'a@two.example', 'two.example', 2, 3, n, 1, 'dead' from generate_series(1, 3500) n;
        create function bounded() returns trigger language plpgsql as $$ begin
          if (select count(*) from changed) > 1200 then raise 'too many'; end if;
          return null;
