@@ -1,3 +1,4 @@
+import { cluster } from './cluster.js';
 import { clusterTables } from './cluster-tables.js';
 import { http } from './http.js';
 import { instrumentation } from './instrumentation.js';
@@ -31,6 +32,7 @@ const benchmarks: Readonly<Record<string, readonly [run: Benchmark, quick: reado
   setup: [setup, []],
   instrumentation: [instrumentation, ['--quick']],
   processes: [processes, ['--rounds', '2']],
+  cluster: [cluster, ['--quick']],
   'cluster-tables': [clusterTables, []],
   soak: [soak, ['--minutes', '1']],
 };

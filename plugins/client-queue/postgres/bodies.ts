@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream';
 import type { SharedDatabase, SqlTransaction } from '../../../core/contracts/cluster.js';
+import { LRUCache } from 'lru-cache';
 import { problem } from '../../../core/problem.js';
+import { Batches } from './batches.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 
 /** Larger messages are written in parts before their entry. */
@@ -78,17 +80,36 @@ export async function lostBodies(sql: SqlTransaction, items: readonly Stored[]):
   return new Set(large.filter(({ birth, parts }) => there.get(birth) !== parts).map(({ birth }) => birth));
 }
 
-/** Small bodies, in the transaction of their entries. As single values: an array of bytes would be hexadecimal text. */
+/**
+ * Statements for each table of bodies: the planner looks at the others as well when it is asked for `postern.body`, and
+ * locks them.
+ */
+const tables = Array.from({ length: oldTable + 1 }, (_, number) => {
+  const name = number === oldTable ? 'body_old' : `body_${number}`;
+  return {
+    insert: `insert into postern.${name} (table_number, id, part, data)
+      select ${number}, id, 0, substr($1::bytea, start, length) from unnest($2::text[], $3::int[], $4::int[]) as u(id, start, length)`,
+    first: `select id, data from postern.${name} where table_number = ${number} and id = any($1::text[]) and part = 0`,
+  };
+});
+
+/**
+ * Small bodies of one table, in the transaction of their entries. As one value that the database cuts: an array of bytes
+ * would be hexadecimal text.
+ */
 export async function insertBodies(
   sql: SqlTransaction,
-  bodies: readonly { readonly table: number; readonly id: string; readonly content: Buffer }[],
+  table: number,
+  bodies: readonly { readonly id: string; readonly content: Buffer }[],
 ): Promise<void> {
-  if (bodies.length === 0) return;
-  const places = bodies.map((_, at) => `($${3 * at + 1}, $${3 * at + 2}, 0, $${3 * at + 3})`).join(', ');
-  await sql.query(
-    `insert into postern.body (table_number, id, part, data) values ${places}`,
-    bodies.flatMap(({ table, id, content }) => [table, id, content]),
-  );
+  let end = 1;
+  const starts = bodies.map(({ content }) => (end += content.length) - content.length);
+  await sql.query(tables[table]?.insert ?? '', [
+    Buffer.concat(bodies.map(({ content }) => content)),
+    bodies.map(({ id }) => id),
+    starts,
+    bodies.map(({ content }) => content.length),
+  ]);
 }
 
 /** Of entries that need them no more. Young ones stay: their table is emptied as a whole. */
@@ -98,18 +119,43 @@ export async function deleteOldBodies(sql: SqlTransaction, ids: readonly string[
 }
 
 /** Where the message of an entry lies. */
-interface Place {
+export interface Place {
   readonly table: number;
   readonly id: string;
   readonly size: number;
 }
 
+const readTogether = 64;
+const bytesTogether = 4 * 1024 * 1024;
+const bytesInMemory = 32 * 1024 * 1024;
+
 /** Reads the messages of entries, also while they move to another table. */
 export class BodyReader {
   readonly #database: SharedDatabase;
+  /** Small messages that this node has accepted and not sent yet, by their keys. */
+  readonly #memory = new LRUCache<string, Buffer>({
+    maxSize: bytesInMemory,
+    sizeCalculation: (content) => content.length + 1,
+  });
+  readonly #batches: Batches<Place, Buffer | null>;
 
   constructor(database: SharedDatabase) {
     this.#database = database;
+    this.#batches = new Batches({
+      concurrent: 1,
+      maxItems: readTogether,
+      maxWeight: bytesTogether,
+      weightOf: ({ size }) => size,
+      run: (places) => this.#first(places),
+    });
+  }
+
+  remember(id: string, content: Buffer): void {
+    this.#memory.set(id, content);
+  }
+
+  forget({ id }: Place): void {
+    this.#memory.delete(id);
   }
 
   async open(uid: string): Promise<Readable> {
@@ -134,10 +180,27 @@ export class BodyReader {
     }
   }
 
-  /** The whole message when it is small. */
-  async bytes(uid: string): Promise<Buffer | undefined> {
-    const place = await this.#place(uid);
-    return place.size > partBytes ? undefined : (await this.#part(uid, place, 0)).data;
+  /**
+   * The whole message when it is small.
+   *
+   * @param known where it was when its lease began
+   */
+  async bytes(uid: string, known?: Place): Promise<Buffer | undefined> {
+    const place = known ?? (await this.#place(uid));
+    if (place.size > partBytes) return undefined;
+    const data = this.#memory.get(place.id) ?? (await this.#batches.add(place));
+    return data ?? (await this.#part(uid, place, 0)).data;
+  }
+
+  /** First parts; null for one that is not there any more. */
+  async #first(places: readonly Place[]): Promise<readonly (Buffer | null)[]> {
+    const found = new Map<string, Buffer>();
+    for (const table of new Set(places.map((one) => one.table))) {
+      const ids = places.filter((one) => one.table === table).map(({ id }) => id);
+      const rows = await this.#database.query<{ id: string; data: Buffer }>('bodies', tables[table]?.first ?? '', [ids]);
+      for (const { id, data } of rows) found.set(id, data);
+    }
+    return places.map(({ id }) => found.get(id) ?? null);
   }
 
   async #place(uid: string): Promise<Place> {
