@@ -194,7 +194,8 @@ export class Sites {
     node.child.send('loop');
     const [loop] = (await once(node.child, 'message')) as [{ readonly maxMs: number }];
     const rows = (['accept', 'drain'] as const).map((phase) => ({
-      measure: phase === 'accept' ? 'accepting over SMTP, 50 sessions, of the queue in files' : 'draining, 1 node, of it',
+      measure:
+        phase === 'accept' ? 'accepting over SMTP, 50 sessions, of the queue in files' : 'draining, 1 node, of it',
       aim: '0.6',
       measured: ratio(phase),
       figures: `${figuresOf('cluster', cluster, phase)}; ${figuresOf('files', file, phase)}`,

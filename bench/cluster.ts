@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
@@ -28,8 +28,10 @@ const body = `Subject: of five kilobytes\r\n\r\n${`${'0123456789'.repeat(7)}\r\n
 const message = memoryMessage(body);
 /** Messages that wait to be committed. */
 const waiting = 64;
-/** Due messages of a destination that may have nothing, in front of all others. */
-const blocked = 50_000;
+/** Dead or due messages that claims must not look at one by one. */
+const inFront = 300_000;
+/** Messages of a claim. */
+const together = 50;
 
 const rows = {
   store: storeRow,
@@ -116,7 +118,7 @@ async function drain(queues: readonly PostgresRelayQueue[], count: number): Prom
     while (left > 0) {
       const now = systemClock.now();
       const room = (destination: string): number => (destination.startsWith('blocked') ? 0 : 100);
-      const leases = await queue.claim({ now, limit: 100, leaseMs: 600_000, room });
+      const leases = await queue.claim({ now, limit: together, leaseMs: 600_000, room });
       left -= leases.length;
       if (leases.length === 0) await queue.catchUp(true);
       await Promise.all(
@@ -150,7 +152,18 @@ async function storeRow(course: Course): Promise<readonly Row[]> {
   const where = ['-h', postgres.folder, '-p', '5432', '-U', 'postgres', database];
   const batches = Math.ceil(messages / 200);
   const raw = (): Promise<unknown> =>
-    run(join(dirname(findPeer('postgres') ?? ''), 'pgbench'), ['-n', '-c', '4', '-j', '1', '-t', `${batches}`, '-f', script, ...where]);
+    run(join(dirname(realpathSync(findPeer('postgres') ?? '')), 'pgbench'), [
+      '-n',
+      '-c',
+      '4',
+      '-j',
+      '1',
+      '-t',
+      `${batches}`,
+      '-f',
+      script,
+      ...where,
+    ]);
   const { queue, close } = await openQueue(course, 'store');
   const [ours, theirs]: [number[], number[]] = [[], []];
   for (let round = 0; round <= rounds; round += 1) {
@@ -191,7 +204,7 @@ class NaiveQueue {
 
   async accept(count: number, destination = 'd.example'): Promise<void> {
     const text = 'insert into naive (destination, data) select $2, $3 from generate_series(1, $1)';
-    await this.#clients[0]?.query(text, [count, destination, Buffer.from(body)]);
+    await this.#clients[0]?.query(text, [count, destination, destination === 'd.example' ? Buffer.from(body) : '']);
   }
 
   async drain(workers: number, count: number): Promise<void> {
@@ -200,9 +213,9 @@ class NaiveQueue {
       while (left > 0) {
         await client.query('begin');
         const { rows: found } = await client.query<{ id: string }>(
-          `select id, destination, data from naive where destination <> all($1) order by id limit 100
+          `select id, destination, data from naive where destination <> all($1) order by id limit $2
            for update skip locked`,
-          [['blocked.example']],
+          [['blocked.example'], together],
         );
         await client.query('delete from naive where id = any($1)', [found.map(({ id }) => id)]);
         await client.query('commit');
@@ -243,32 +256,29 @@ async function claimRows(course: Course): Promise<readonly Row[]> {
   const holder = new pg.Client(postgres.url(database));
   await holder.connect();
   await holder.query('begin isolation level repeatable read; select 1');
-  // What is dead now stays.
-  await naive.accept(blocked);
-  await naive.drain(1, blocked);
-  found.push(await compare('the same, 1, while a snapshot is held', '> 5', 1));
+  // What is dead from now on stays.
+  await naive.accept(inFront, 'dead.example');
+  await postgres.psql('delete from naive', database);
+  await fill(postgres, "'d' || n % 100 || '.example'");
+  await postgres.psql('delete from postern.recipient where turn < 1000000', database);
+  found.push(await compare(`the same, 1, with ${inFront} dead rows that a snapshot holds`, '> 5', 1));
   await holder.end();
   await postgres.psql('vacuum naive', database);
-  await block(postgres);
-  await naive.accept(blocked, 'blocked.example');
-  found.push(await compare(`the same, 1, behind ${blocked} of a destination that gets nothing`, '> 5', 1));
-  await postgres.psql(
-    `delete from postern.recipient where destination = 'blocked.example'; delete from postern.entry where birth = 'blocked'`,
-    database,
-  );
+  await postgres.psql('vacuum postern.recipient', database);
+  await naive.accept(inFront, 'blocked.example');
+  await fill(postgres, "'blocked.example'");
+  found.push(await compare(`the same, 1, behind ${inFront} of a destination that gets nothing`, '> 5', 1));
+  await postgres.psql('delete from postern.recipient where turn < 1000000', database);
   await naive.close();
   for (const { close } of opened) await close();
   return found;
 }
 
-/** Of a suspended destination, and due before all others. */
-async function block(postgres: Postgres): Promise<void> {
-  const now = systemClock.now();
+/** New mail that is due before all other. */
+async function fill(postgres: Postgres, destination: string): Promise<void> {
   await postgres.psql(
-    `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body)
-       select 'blocked' || n, 'blocked', '', 0, 0, ${now + 432_000_000}, '', '' from generate_series(1, ${blocked}) n;
-     insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-       select 'blocked' || n, 0, 'a@blocked.example', 'blocked.example', 2, 0, n, 0 from generate_series(1, ${blocked}) n`,
+    `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
+     select 'front' || n, 0, 'a@front.example', ${destination}, 2, 0, n, 0 from generate_series(1, ${inFront}) n`,
     database,
   );
 }

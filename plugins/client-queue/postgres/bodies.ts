@@ -197,7 +197,9 @@ export class BodyReader {
     const found = new Map<string, Buffer>();
     for (const table of new Set(places.map((one) => one.table))) {
       const ids = places.filter((one) => one.table === table).map(({ id }) => id);
-      const rows = await this.#database.query<{ id: string; data: Buffer }>('bodies', tables[table]?.first ?? '', [ids]);
+      const rows = await this.#database.query<{ id: string; data: Buffer }>('bodies', tables[table]?.first ?? '', [
+        ids,
+      ]);
       for (const { id, data } of rows) found.set(id, data);
     }
     return places.map(({ id }) => found.get(id) ?? null);

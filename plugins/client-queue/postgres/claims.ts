@@ -250,7 +250,10 @@ export class Claims {
     if (given.suspects !== undefined) this.#suspectDue = given.suspects.due;
     this.#tellOthers(given.offered);
     const accepted = new Map(direct.flatMap(({ entries }) => entries.map((entry) => [entry.uid, entry])));
-    return this.#lease([...given.fresh, ...given.rows, ...(given.suspects?.rows ?? [])], accepted, { options, session });
+    return this.#lease([...given.fresh, ...given.rows, ...(given.suspects?.rows ?? [])], accepted, {
+      options,
+      session,
+    });
   }
 
   /** Of what was put where all can claim it, and of which this node has not taken all. */
@@ -293,9 +296,9 @@ export class Claims {
     const first = this.#tokens(entries.length) + 1;
     return sql.query<ClaimedRow>(
       `update postern.recipient r set state = 0, lane = 0, token = t.token, claimed_at = $1
-       from unnest($2::text[], $3::bigint[], $4::boolean[]) as t(uid, token, is_first), postern.session s, postern.entry e
-       where r.uid = t.uid and r.state = ${queued} and r.lane = 3 and r.session = s.key and s.key = $5 and not s.dead
-         and e.uid = r.uid
+       from unnest($2::text[], $3::bigint[], $4::boolean[]) as t(uid, token, is_first), postern.entry e
+       where r.uid = t.uid and r.state = ${queued} and r.lane = 3 and r.session is not distinct from $5 and e.uid = t.uid
+         and exists (select from postern.session where key = $5 and not dead)
        returning ${claimedColumns}`,
       [
         Math.floor(now),
@@ -443,7 +446,10 @@ interface Claiming {
   readonly session: string;
 }
 
-/** Puts recipients that were accepted here where they can be claimed. */
+/**
+ * Puts recipients that were accepted here where they can be claimed. By `is not distinct from`, as the index of sessions is
+ * full of dead rows: each claim and outcome leaves one.
+ */
 async function release(
   sql: SqlTransaction,
   entries: readonly NewEntry[],
@@ -452,7 +458,7 @@ async function release(
   if (entries.length === 0) return;
   await sql.query(
     `update postern.recipient set lane = case when due <= $1 and state = ${queued} then 0 else 1 end, session = null
-     where uid = any($2::text[]) and lane = 3 and session = $3`,
+     where uid = any($2::text[]) and lane = 3 and session is not distinct from $3`,
     [Math.floor(now), entries.map(({ uid }) => uid), session],
   );
 }
