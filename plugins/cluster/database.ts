@@ -244,7 +244,7 @@ const isPrepared = (purpose: Purpose): boolean => purpose !== 'pages' && purpose
  * A plan that is made once is right for tables of any size: it goes by an index, also when the tables are empty when it is
  * made.
  */
-const byIndex = 'set enable_seqscan = off; ';
+const byIndex = 'set enable_seqscan = off; set plan_cache_mode = force_generic_plan; ';
 
 const prepare =
   "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; set jit = off; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";

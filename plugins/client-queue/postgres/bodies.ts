@@ -14,6 +14,19 @@ export const oldTable = 8;
 /** The table of the ring that new bodies go to: there is always one. */
 export const presentTable = '(select number from postern.body_table where opened_at is not null and closed_at is null)';
 
+/** Statements for each table of bodies: one that is prepared for `postern.body` locks all of them. */
+const textsOf = Array.from({ length: oldTable + 1 }, (_, number) => {
+  const name = number === oldTable ? 'body_old' : `body_${number}`;
+  return {
+    insert: `insert into postern.${name} (table_number, id, part, data)
+      select ${number}, id, 0, substr($1::bytea, start, length) from unnest($2::text[], $3::int[], $4::int[]) as u(id, start, length)`,
+    first: `select id, data from postern.${name} where table_number = ${number} and id = any($1::text[]) and part = 0`,
+    part: `select data from postern.${name} where table_number = ${number} and id = $1 and part = $2`,
+    count: `select id, count(*)::int as parts from postern.${name} where table_number = ${number} and id = any($1::text[])
+      group by id`,
+  };
+});
+
 /** What is stored of a message. */
 export type MessageContent = Pick<SpooledMessage, 'size' | 'traceOffset' | 'open' | 'memory'>;
 
@@ -71,27 +84,11 @@ export async function lostBodies(sql: SqlTransaction, items: readonly Stored[]):
   const there = new Map<string, number>();
   for (const table of new Set(large.map((one) => one.table))) {
     const ids = large.filter((one) => one.table === table).map(({ birth }) => birth);
-    const rows = await sql.query<{ id: string; parts: number }>(
-      `select id, count(*)::int as parts from postern.body where table_number = $1 and id = any($2::text[]) group by id`,
-      [table, ids],
-    );
+    const rows = await sql.query<{ id: string; parts: number }>(textsOf[table]?.count ?? '', [ids]);
     for (const { id, parts } of rows) there.set(id, parts);
   }
   return new Set(large.filter(({ birth, parts }) => there.get(birth) !== parts).map(({ birth }) => birth));
 }
-
-/**
- * Statements for each table of bodies: the planner looks at the others as well when it is asked for `postern.body`, and
- * locks them.
- */
-const tables = Array.from({ length: oldTable + 1 }, (_, number) => {
-  const name = number === oldTable ? 'body_old' : `body_${number}`;
-  return {
-    insert: `insert into postern.${name} (table_number, id, part, data)
-      select ${number}, id, 0, substr($1::bytea, start, length) from unnest($2::text[], $3::int[], $4::int[]) as u(id, start, length)`,
-    first: `select id, data from postern.${name} where table_number = ${number} and id = any($1::text[]) and part = 0`,
-  };
-});
 
 /**
  * Small bodies of one table, in the transaction of their entries. As one value that the database cuts: an array of bytes
@@ -104,7 +101,7 @@ export async function insertBodies(
 ): Promise<void> {
   let end = 1;
   const starts = bodies.map(({ content }) => (end += content.length) - content.length);
-  await sql.query(tables[table]?.insert ?? '', [
+  await sql.query(textsOf[table]?.insert ?? '', [
     Buffer.concat(bodies.map(({ content }) => content)),
     bodies.map(({ id }) => id),
     starts,
@@ -197,7 +194,7 @@ export class BodyReader {
     const found = new Map<string, Buffer>();
     for (const table of new Set(places.map((one) => one.table))) {
       const ids = places.filter((one) => one.table === table).map(({ id }) => id);
-      const rows = await this.#database.query<{ id: string; data: Buffer }>('bodies', tables[table]?.first ?? '', [
+      const rows = await this.#database.query<{ id: string; data: Buffer }>('bodies', textsOf[table]?.first ?? '', [
         ids,
       ]);
       for (const { id, data } of rows) found.set(id, data);
@@ -217,11 +214,10 @@ export class BodyReader {
 
   /** A body that is not where it was has moved, once, or has left the queue. */
   async #part(uid: string, place: Place, part: number): Promise<{ readonly data: Buffer; readonly place: Place }> {
-    const [row] = await this.#database.query<{ data: Buffer }>(
-      'bodies',
-      'select data from postern.body where table_number = $1 and id = $2 and part = $3',
-      [place.table, place.id, part],
-    );
+    const [row] = await this.#database.query<{ data: Buffer }>('bodies', textsOf[place.table]?.part ?? '', [
+      place.id,
+      part,
+    ]);
     if (row !== undefined) return { data: row.data, place };
     const now = await this.#place(uid);
     if (now.id !== place.id || now.table === place.table) {
