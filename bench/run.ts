@@ -1,3 +1,4 @@
+import { cluster } from './cluster.js';
 import { clusterLists } from './cluster-lists.js';
 import { clusterTables } from './cluster-tables.js';
 import { http } from './http.js';
@@ -32,6 +33,7 @@ const benchmarks: Readonly<Record<string, readonly [run: Benchmark, quick: reado
   setup: [setup, []],
   instrumentation: [instrumentation, ['--quick']],
   processes: [processes, ['--rounds', '2']],
+  cluster: [cluster, ['--quick']],
   'cluster-tables': [clusterTables, []],
   'cluster-lists': [clusterLists, ['--entries', '20000']],
   soak: [soak, ['--minutes', '1']],

@@ -57,6 +57,8 @@ interface DatabaseInput {
 export class Database {
   readonly #input: DatabaseInput;
   readonly #lanes = new Map<Purpose, Lane>();
+  /** Names of prepared statements by their text. */
+  readonly #statements = new Map<string, string>();
   #host = 0;
   #failures = 0;
   #notBefore = -Infinity;
@@ -89,7 +91,20 @@ export class Database {
     text: string,
     values: readonly unknown[] = [],
   ): Promise<pg.QueryResult<R>> {
-    return this.use(purpose, (client) => client.query<R>(text, [...values]));
+    return this.use(purpose, (client) => this.run<R>(client, purpose, text, values));
+  }
+
+  /** One statement of a transaction, with its values. What comes often is prepared once for each connection. */
+  run<R extends pg.QueryResultRow>(
+    client: pg.ClientBase,
+    purpose: Purpose,
+    text: string,
+    values: readonly unknown[],
+  ): Promise<pg.QueryResult<R>> {
+    if (values.length === 0 || !isPrepared(purpose)) return client.query<R>(text, [...values]);
+    const name = this.#statements.get(text) ?? `postern_${this.#statements.size}`;
+    this.#statements.set(text, name);
+    return client.query<R>({ name, text, values: [...values] });
   }
 
   /** Several statements on one connection, in a transaction. */
@@ -212,7 +227,7 @@ export class Database {
       ...(purpose !== 'accept' && { statement_timeout: Math.round(timeoutMs * 0.9) }),
       idleTimeoutMillis: 0,
       keepAlive: true,
-      verify: refuseReadOnly,
+      verify: refuseReadOnly(purpose),
     });
     // One that is lost while it is in use, between two statements: the next statement fails.
     pool.on('connect', (client) => {
@@ -261,19 +276,30 @@ async function commit(client: pg.ClientBase): Promise<void> {
 const away = 'The database of the cluster does not answer.';
 const crowded = new Error('The database has too few connections.');
 
+/** Work that has the same few statements again and again; pages make theirs of filters. */
+const isPrepared = (purpose: Purpose): boolean => purpose !== 'pages' && purpose !== 'listen';
+
+/**
+ * A plan that is made once is right for tables of any size: it goes by an index, also when the tables are empty when it is
+ * made.
+ */
+const byIndex = 'set enable_seqscan = off; set plan_cache_mode = force_generic_plan; ';
+
 const prepare =
-  "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";
+  "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; set jit = off; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";
 
 /** A standby, or a server that was made read-only, is not the one. */
-function refuseReadOnly(client: pg.PoolClient, done: (error?: Error) => void): void {
-  isWritable(client).then(
-    (yes) => done(yes ? undefined : new Error('the server of the database cannot be written')),
-    (error: unknown) => done(error as Error),
-  );
-}
+const refuseReadOnly =
+  (purpose: Purpose) =>
+  (client: pg.PoolClient, done: (error?: Error) => void): void => {
+    isWritable(client, isPrepared(purpose) ? byIndex + prepare : prepare).then(
+      (yes) => done(yes ? undefined : new Error('the server of the database cannot be written')),
+      (error: unknown) => done(error as Error),
+    );
+  };
 
-async function isWritable(client: pg.PoolClient): Promise<boolean> {
-  const results = (await client.query(prepare)) as unknown as readonly pg.QueryResult<{ read_only: boolean }>[];
+async function isWritable(client: pg.PoolClient, text: string): Promise<boolean> {
+  const results = (await client.query(text)) as unknown as readonly pg.QueryResult<{ read_only: boolean }>[];
   return results.at(-1)?.rows[0]?.read_only === false;
 }
 

@@ -215,7 +215,7 @@ class RetryingDatabase implements SharedDatabase {
       this.#connections.transaction(purpose, (client) =>
         work({
           query: async <R extends SqlRow>(text: string, values: readonly unknown[] = []) =>
-            (await client.query<R>(text, [...values])).rows,
+            (await this.#connections.run<R>(client, purpose, text, values)).rows,
         }),
       ),
     );

@@ -148,7 +148,9 @@ export class NodeShares implements SiteShares {
     if (this.#cluster.session !== session) return;
     const before = share.allowed;
     if (outcome.allowed < share.allowed) share.fitsSince = this.#clock.monotonic();
-    Object.assign(share, { granted: outcome.granted, allowed: outcome.allowed });
+    // What it was about to give back it does not take again because another one asks for it.
+    const allowed = wants ? outcome.allowed : Math.min(share.allowed, outcome.allowed);
+    Object.assign(share, { granted: outcome.granted, allowed });
     if (outcome.isShort && outcome.granted < Math.ceil(units / 2)) this.#cluster.ring(topic, [site]);
     if (before !== share.allowed) this.#tell(site);
   }

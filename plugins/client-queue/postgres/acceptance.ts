@@ -24,6 +24,7 @@ import {
 } from './bodies.js';
 import {
   envelopeText,
+  groupedBy,
   lanes,
   LockedEntries,
   numberOf,
@@ -60,8 +61,8 @@ interface AcceptanceInput {
   /** A message waits so long for a database that is away. Milliseconds. */
   readonly maxWaitMs: number;
   readonly turns: Turns;
-  /** Its recipients may be claimed; the lane is written with the next claim. */
-  readonly released: (entry: NewEntry) => void;
+  /** Its recipients may be claimed; the lane is written with the next claim. `content`: the whole message, when it is small. */
+  readonly released: (entry: NewEntry, body: string, content: Buffer | undefined) => void;
   readonly counted: (change: number) => void;
   readonly meter?: QueueMeter | undefined;
 }
@@ -202,7 +203,7 @@ export class DatabaseAcceptance {
         if (state !== 'committed') return;
         // Not before: until then it may be taken back.
         this.#recent.set(entry.uid, true);
-        this.#input.released(entry);
+        this.#input.released(entry, birth, accepting.content);
       },
       abort: async () => {
         const wasCommitted = state === 'committed';
@@ -358,7 +359,7 @@ export class DatabaseAcceptance {
           const table = fresh.get(uid)?.body_table;
           return content === undefined || table === undefined ? [] : [{ table, id, content }];
         });
-        await insertBodies(sql, small);
+        for (const [table, bodies] of groupedBy(small, (one) => one.table)) await insertBodies(sql, table, bodies);
         await changeEntries(sql, written, cluster.clock.now());
       }
       return items.map(({ entry, birth }): Accepted => {

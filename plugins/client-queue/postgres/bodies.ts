@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream';
 import type { SharedDatabase, SqlTransaction } from '../../../core/contracts/cluster.js';
+import { LRUCache } from 'lru-cache';
 import { problem } from '../../../core/problem.js';
+import { Batches } from './batches.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 
 /** Larger messages are written in parts before their entry. */
@@ -11,6 +13,19 @@ export const oldTable = 8;
 
 /** The table of the ring that new bodies go to: there is always one. */
 export const presentTable = '(select number from postern.body_table where opened_at is not null and closed_at is null)';
+
+/** Statements for each table of bodies: one that is prepared for `postern.body` locks all of them. */
+const textsOf = Array.from({ length: oldTable + 1 }, (_, number) => {
+  const name = number === oldTable ? 'body_old' : `body_${number}`;
+  return {
+    insert: `insert into postern.${name} (table_number, id, part, data)
+      select ${number}, id, 0, substr($1::bytea, start, length) from unnest($2::text[], $3::int[], $4::int[]) as u(id, start, length)`,
+    first: `select id, data from postern.${name} where table_number = ${number} and id = any($1::text[]) and part = 0`,
+    part: `select data from postern.${name} where table_number = ${number} and id = $1 and part = $2`,
+    count: `select id, count(*)::int as parts from postern.${name} where table_number = ${number} and id = any($1::text[])
+      group by id`,
+  };
+});
 
 /** What is stored of a message. */
 export type MessageContent = Pick<SpooledMessage, 'size' | 'traceOffset' | 'open' | 'memory'>;
@@ -69,26 +84,29 @@ export async function lostBodies(sql: SqlTransaction, items: readonly Stored[]):
   const there = new Map<string, number>();
   for (const table of new Set(large.map((one) => one.table))) {
     const ids = large.filter((one) => one.table === table).map(({ birth }) => birth);
-    const rows = await sql.query<{ id: string; parts: number }>(
-      `select id, count(*)::int as parts from postern.body where table_number = $1 and id = any($2::text[]) group by id`,
-      [table, ids],
-    );
+    const rows = await sql.query<{ id: string; parts: number }>(textsOf[table]?.count ?? '', [ids]);
     for (const { id, parts } of rows) there.set(id, parts);
   }
   return new Set(large.filter(({ birth, parts }) => there.get(birth) !== parts).map(({ birth }) => birth));
 }
 
-/** Small bodies, in the transaction of their entries. As single values: an array of bytes would be hexadecimal text. */
+/**
+ * Small bodies of one table, in the transaction of their entries. As one value that the database cuts: an array of bytes
+ * would be hexadecimal text.
+ */
 export async function insertBodies(
   sql: SqlTransaction,
-  bodies: readonly { readonly table: number; readonly id: string; readonly content: Buffer }[],
+  table: number,
+  bodies: readonly { readonly id: string; readonly content: Buffer }[],
 ): Promise<void> {
-  if (bodies.length === 0) return;
-  const places = bodies.map((_, at) => `($${3 * at + 1}, $${3 * at + 2}, 0, $${3 * at + 3})`).join(', ');
-  await sql.query(
-    `insert into postern.body (table_number, id, part, data) values ${places}`,
-    bodies.flatMap(({ table, id, content }) => [table, id, content]),
-  );
+  let end = 1;
+  const starts = bodies.map(({ content }) => (end += content.length) - content.length);
+  await sql.query(textsOf[table]?.insert ?? '', [
+    Buffer.concat(bodies.map(({ content }) => content)),
+    bodies.map(({ id }) => id),
+    starts,
+    bodies.map(({ content }) => content.length),
+  ]);
 }
 
 /** Of entries that need them no more. Young ones stay: their table is emptied as a whole. */
@@ -98,18 +116,43 @@ export async function deleteOldBodies(sql: SqlTransaction, ids: readonly string[
 }
 
 /** Where the message of an entry lies. */
-interface Place {
+export interface Place {
   readonly table: number;
   readonly id: string;
   readonly size: number;
 }
 
+const readTogether = 64;
+const bytesTogether = 4 * 1024 * 1024;
+const bytesInMemory = 32 * 1024 * 1024;
+
 /** Reads the messages of entries, also while they move to another table. */
 export class BodyReader {
   readonly #database: SharedDatabase;
+  /** Small messages that this node has accepted and not sent yet, by their keys. */
+  readonly #memory = new LRUCache<string, Buffer>({
+    maxSize: bytesInMemory,
+    sizeCalculation: (content) => content.length + 1,
+  });
+  readonly #batches: Batches<Place, Buffer | null>;
 
   constructor(database: SharedDatabase) {
     this.#database = database;
+    this.#batches = new Batches({
+      concurrent: 1,
+      maxItems: readTogether,
+      maxWeight: bytesTogether,
+      weightOf: ({ size }) => size,
+      run: (places) => this.#first(places),
+    });
+  }
+
+  remember(id: string, content: Buffer): void {
+    this.#memory.set(id, content);
+  }
+
+  forget({ id }: Place): void {
+    this.#memory.delete(id);
   }
 
   async open(uid: string): Promise<Readable> {
@@ -134,10 +177,29 @@ export class BodyReader {
     }
   }
 
-  /** The whole message when it is small. */
-  async bytes(uid: string): Promise<Buffer | undefined> {
-    const place = await this.#place(uid);
-    return place.size > partBytes ? undefined : (await this.#part(uid, place, 0)).data;
+  /**
+   * The whole message when it is small.
+   *
+   * @param known where it was when its lease began
+   */
+  async bytes(uid: string, known?: Place): Promise<Buffer | undefined> {
+    const place = known ?? (await this.#place(uid));
+    if (place.size > partBytes) return undefined;
+    const data = this.#memory.get(place.id) ?? (await this.#batches.add(place));
+    return data ?? (await this.#part(uid, place, 0)).data;
+  }
+
+  /** First parts; null for one that is not there any more. */
+  async #first(places: readonly Place[]): Promise<readonly (Buffer | null)[]> {
+    const found = new Map<string, Buffer>();
+    for (const table of new Set(places.map((one) => one.table))) {
+      const ids = places.filter((one) => one.table === table).map(({ id }) => id);
+      const rows = await this.#database.query<{ id: string; data: Buffer }>('bodies', textsOf[table]?.first ?? '', [
+        ids,
+      ]);
+      for (const { id, data } of rows) found.set(id, data);
+    }
+    return places.map(({ id }) => found.get(id) ?? null);
   }
 
   async #place(uid: string): Promise<Place> {
@@ -152,11 +214,10 @@ export class BodyReader {
 
   /** A body that is not where it was has moved, once, or has left the queue. */
   async #part(uid: string, place: Place, part: number): Promise<{ readonly data: Buffer; readonly place: Place }> {
-    const [row] = await this.#database.query<{ data: Buffer }>(
-      'bodies',
-      'select data from postern.body where table_number = $1 and id = $2 and part = $3',
-      [place.table, place.id, part],
-    );
+    const [row] = await this.#database.query<{ data: Buffer }>('bodies', textsOf[place.table]?.part ?? '', [
+      place.id,
+      part,
+    ]);
     if (row !== undefined) return { data: row.data, place };
     const now = await this.#place(uid);
     if (now.id !== place.id || now.table === place.table) {

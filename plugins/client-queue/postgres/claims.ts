@@ -5,11 +5,13 @@ import { problem } from '../../../core/problem.js';
 import { decodeEnvelope } from '../queue/envelope.js';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import { DueSignal } from '../queue/schedule.js';
+import type { Place } from './bodies.js';
 import { DestinationHints, type Wanted } from './destination-hints.js';
 import { decodedEnvelope, groupedBy, lanes, numberOf, turned } from './entry-rows.js';
 
 const queued = numberOf('queued');
 
+const mostRecipients = 32_767;
 /** Recipients that one statement releases. */
 export const recipientsTogether = 1000;
 
@@ -36,16 +38,35 @@ interface ClaimedRow extends SqlRow {
   readonly manual: boolean;
   readonly replied_at: string | null;
   readonly status: string | null;
-}
-
-interface EnvelopeRow extends SqlRow {
-  readonly uid: string;
   readonly size: string;
   readonly queued_at: string;
   readonly expires_at: string;
   readonly last_attempt: string | null;
   readonly crashes: number;
-  readonly envelope: string;
+  readonly body: string;
+  readonly body_table: number | null;
+  /** Only in the first row of a lease. */
+  readonly envelope: string | null;
+}
+
+const claimedColumns = `r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
+  r.replied_at, r.status, e.size, e.queued_at, e.expires_at, e.last_attempt, e.crashes, e.body, e.body_table,
+  case when t.is_first then e.envelope end as envelope`;
+
+/**
+ * What was released here for a destination of which nothing else is due: it may be claimed as it is, without being put
+ * where all nodes can claim it.
+ */
+interface Fresh {
+  readonly entries: NewEntry[];
+  /** When something else may be due; null for never. */
+  otherDue: number | null;
+}
+
+/** A part of a claim that is such entries. */
+interface Direct {
+  readonly want: Wanted;
+  readonly entries: readonly NewEntry[];
 }
 
 /** Gives out what is due. */
@@ -55,8 +76,12 @@ export class Claims {
   /** By token. */
   readonly held = new Map<number, HeldLease>();
   readonly #cluster: Cluster;
+  /** By uid, where the messages of leases are. */
+  readonly places = new Map<string, Place>();
   /** Released here, as long as the tables do not say so. */
   readonly #released = new Map<string, NewEntry>();
+  /** By destination, those of them that nothing waits before. */
+  readonly #fresh = new Map<string, Fresh>();
   /** Drawn, so that no other node or process has the same. */
   #lastToken = randomInt(2 ** 47) * 32;
   /** When a suspect may be due; null for never. */
@@ -79,14 +104,29 @@ export class Claims {
     return this.signal.say(due.length === 0 ? null : Math.min(...due));
   }
 
+  /** The outcome of a lease is known, or it is lost. */
+  end({ token, uid }: Lease): void {
+    this.held.delete(token);
+    this.places.delete(uid);
+  }
+
   /** An entry that this node has accepted may be given out. */
   release(entry: NewEntry): void {
     this.#released.set(entry.uid, entry);
     if (entry.hold !== undefined) return;
-    for (const destination of new Set(entry.recipients.map((one) => one.destination))) {
-      this.hints.add(destination, entry.nextAttempt);
-    }
+    const destinations = new Set(entry.recipients.map((one) => one.destination));
+    if (destinations.size === 1) for (const destination of destinations) this.#addFresh(destination, entry);
+    for (const destination of destinations) this.hints.add(destination, entry.nextAttempt);
     this.signal.scheduled(entry.nextAttempt);
+  }
+
+  #addFresh(destination: string, entry: NewEntry): void {
+    const now = this.#cluster.clock.now();
+    if (entry.nextAttempt > now || entry.recipients.some(({ lastReply = null }) => lastReply !== null)) return;
+    const known = this.#fresh.get(destination);
+    const otherDue = this.hints.dueOf(destination);
+    if (known !== undefined) known.entries.push(entry);
+    else if (otherDue === null || otherDue > now) this.#fresh.set(destination, { entries: [entry], otherDue });
   }
 
   /** Lets other nodes claim what was released here, while this one does not. Returns its destinations. */
@@ -96,6 +136,7 @@ export class Claims {
     if (session === undefined) return destinations;
     while (this.#released.size > 0) {
       const some = this.#someReleased();
+      this.#fresh.clear();
       await database.transaction('claim', (sql) => release(sql, some, { session, now: clock.now() }));
       this.#forget(some);
       for (const { recipients } of some) for (const { destination } of recipients) destinations.add(destination);
@@ -122,8 +163,45 @@ export class Claims {
   /** Recipients of a destination wait until that time, by a change of this node or of another one. */
   scheduled(destination: string, due: number, isSuspect = false): void {
     if (isSuspect) this.#suspectDue = Math.min(this.#suspectDue ?? Infinity, due);
-    else this.hints.add(destination, due);
+    else this.#addOther(destination, due);
     this.signal.scheduled(due);
+  }
+
+  #addOther(destination: string, due: number): void {
+    this.hints.add(destination, due);
+    const fresh = this.#fresh.get(destination);
+    if (fresh === undefined) return;
+    if (due <= this.#cluster.clock.now()) this.#fresh.delete(destination);
+    else fresh.otherDue = Math.min(fresh.otherDue ?? Infinity, due);
+  }
+
+  /**
+   * What is claimed as it is: all of a destination, so that senders need not take turns. Everything else that was released
+   * here is put where all nodes can claim it.
+   */
+  #takeFresh(wanted: readonly Wanted[], maxRecipients: number): readonly Direct[] {
+    const direct: Direct[] = [];
+    const before = new Map(this.#fresh);
+    this.#fresh.clear();
+    for (const want of wanted) {
+      const { entries = [], otherDue = null } = before.get(want.destination) ?? {};
+      if (entries.length === 0 || entries.length > want.room) continue;
+      if (entries.some(({ recipients }) => recipients.length > maxRecipients)) continue;
+      direct.push({ want, entries });
+      // What comes during the claim is the next.
+      this.#fresh.set(want.destination, { entries: [], otherDue });
+    }
+    return direct;
+  }
+
+  /** After a claim: when something else is due of their destinations. */
+  #directTaken(direct: readonly Direct[]): void {
+    for (const { want } of direct) {
+      const fresh = this.#fresh.get(want.destination);
+      if (fresh === undefined || fresh.entries.length > 0) continue;
+      this.#fresh.delete(want.destination);
+      this.hints.left(want, fresh.otherDue);
+    }
   }
 
   async claim(options: ClaimOptions): Promise<readonly Lease[]> {
@@ -141,19 +219,53 @@ export class Claims {
   }
 
   async #claim(options: ClaimOptions, { released, wanted, wantsSuspect, session }: Asked): Promise<readonly Lease[]> {
-    const given = await this.#cluster.database.transaction('claim', async (sql) => {
-      await release(sql, released, { session, now: options.now });
-      const rows = [...(await this.#pick(sql, wanted, { options, session }))];
-      const left = await dueLeft(sql, wanted, options.now);
-      const suspects = wantsSuspect ? await this.#pickSuspect(sql, { options, session }) : undefined;
-      if (suspects !== undefined) rows.push(...suspects.rows);
-      return { rows, left, suspects, envelopes: await envelopesOf(sql, rows) };
-    });
+    const direct = this.#takeFresh(wanted, options.maxRecipients ?? mostRecipients);
+    const given = await this.#cluster.database
+      .transaction('claim', async (sql) => {
+        const fresh = await this.#pickDirect(sql, direct, { options, session });
+        const leased = groupedBy(fresh, ({ uid }) => uid);
+        // An operator may have changed some.
+        const isLeased = ({ uid, recipients }: NewEntry): boolean => leased.get(uid)?.length === recipients.length;
+        const taken = direct.filter(({ entries }) => entries.every(isLeased));
+        const isTaken = new Set(taken.map(({ want }) => want));
+        const asked = wanted.filter((want) => !isTaken.has(want));
+        const offered = released.filter((entry) => !isLeased(entry));
+        await release(sql, offered, { session, now: options.now });
+        const rows = await this.#pick(sql, asked, { options, session });
+        const left = await dueLeft(sql, asked, options.now);
+        const suspects = wantsSuspect ? await this.#pickSuspect(sql, { options, session }) : undefined;
+        return { fresh, taken, offered, rows, left, suspects };
+      })
+      .catch((error: unknown) => {
+        this.#fresh.clear();
+        throw error;
+      });
     this.#forget(released);
-    for (const [want, due] of given.left) this.hints.left(want, due);
-    this.#advance(wanted, given.rows);
+    for (const [want, due] of given.left) {
+      this.#fresh.delete(want.destination);
+      this.hints.left(want, due);
+    }
+    this.#directTaken(given.taken);
+    this.#advance([...given.left.keys()], given.rows);
     if (given.suspects !== undefined) this.#suspectDue = given.suspects.due;
-    return this.#lease(given.rows, given.envelopes, { options, session });
+    this.#tellOthers(given.offered);
+    const accepted = new Map(direct.flatMap(({ entries }) => entries.map((entry) => [entry.uid, entry])));
+    return this.#lease([...given.fresh, ...given.rows, ...(given.suspects?.rows ?? [])], accepted, {
+      options,
+      session,
+    });
+  }
+
+  /** Of what was put where all can claim it, and of which this node has not taken all. */
+  #tellOthers(offered: readonly NewEntry[]): void {
+    const now = this.#cluster.clock.now();
+    const due = new Set(
+      offered
+        .filter(({ hold, nextAttempt }) => hold === undefined && nextAttempt <= now)
+        .flatMap(({ recipients }) => recipients.map(({ destination }) => destination))
+        .filter((destination) => (this.hints.dueOf(destination) ?? Infinity) <= now),
+    );
+    if (due.size > 0) this.#cluster.ring('due', [...due]);
   }
 
   #advance(wanted: readonly Wanted[], rows: readonly ClaimedRow[]): void {
@@ -173,10 +285,35 @@ export class Claims {
     return before;
   }
 
+  /** What nothing waits before, without the way over the lane of new mail. */
+  async #pickDirect(
+    sql: SqlTransaction,
+    direct: readonly Direct[],
+    { options: { now }, session }: Claiming,
+  ): Promise<readonly ClaimedRow[]> {
+    const entries = direct.flatMap((one) => one.entries);
+    if (entries.length === 0) return [];
+    const first = this.#tokens(entries.length) + 1;
+    return sql.query<ClaimedRow>(
+      `update postern.recipient r set state = 0, lane = 0, token = t.token, claimed_at = $1
+       from unnest($2::text[], $3::bigint[], $4::boolean[]) as t(uid, token, is_first), postern.entry e
+       where r.uid = t.uid and r.state = ${queued} and r.lane = 3 and r.session is not distinct from $5 and e.uid = t.uid
+         and exists (select from postern.session where key = $5 and not dead)
+       returning ${claimedColumns}`,
+      [
+        Math.floor(now),
+        entries.map(({ uid }) => uid),
+        entries.map((_, nth) => first + nth),
+        entries.map(() => false),
+        session,
+      ],
+    );
+  }
+
   async #pick(
     sql: SqlTransaction,
     wanted: readonly Wanted[],
-    { options: { now, maxRecipients = 32_767 }, session }: Claiming,
+    { options: { now, maxRecipients = mostRecipients }, session }: Claiming,
   ): Promise<readonly ClaimedRow[]> {
     if (wanted.length === 0) return [];
     const most = wanted.reduce((sum, { room }) => sum + room, 0);
@@ -203,18 +340,18 @@ export class Claims {
            select *, row_number() over (partition by destination order by place, lane) as nth from ranked) r
          where nth <= room
        ), taken as materialized (
-         select r.uid, r.idx, p.token from picked p cross join lateral (
+         select r.uid, r.idx, p.token, row_number() over (partition by p.token order by r.idx) = 1 as is_first
+         from picked p cross join lateral (
            select uid, idx from postern.recipient
            where uid = p.uid and destination = p.destination and manual = p.manual and state in (1, 2) and lane in (0, 1)
              and (lane = 0 or due <= $5)
            order by idx limit $7 for update skip locked) r
        )
        update postern.recipient r set state = 0, token = t.token, last_token = null, session = s.key, claimed_at = $5
-       from taken t, postern.session s
-       where r.uid = t.uid and r.idx = t.idx and s.key = $8 and not s.dead
-       returning r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
-         r.replied_at, r.status`,
-      [...turned(rows), Math.floor(now), this.#tokens(most), Math.min(maxRecipients, 32_767), session],
+       from taken t, postern.session s, postern.entry e
+       where r.uid = t.uid and r.idx = t.idx and s.key = $8 and not s.dead and e.uid = r.uid
+       returning ${claimedColumns}`,
+      [...turned(rows), Math.floor(now), this.#tokens(most), Math.min(maxRecipients, mostRecipients), session],
     );
   }
 
@@ -226,7 +363,7 @@ export class Claims {
   /** One entry that an earlier session has died with, and when there is another one. */
   async #pickSuspect(
     sql: SqlTransaction,
-    { options: { now, room, sites, maxRecipients = 32_767 }, session }: Claiming,
+    { options: { now, room, sites, maxRecipients = mostRecipients }, session }: Claiming,
   ): Promise<{ readonly rows: readonly ClaimedRow[]; readonly due: number | null }> {
     const waiting = await sql.query<{ destination: string; due: string }>(
       `select destination, min(due) as due from postern.recipient where state in (1, 2) and lane = 2
@@ -244,42 +381,44 @@ export class Claims {
          select uid, manual from postern.recipient
          where state in (1, 2) and lane = 2 and destination = $3 and due <= $2 order by due limit 1 for update skip locked
        ), taken as materialized (
-         select r.uid, r.idx from suspect p join postern.recipient r on r.uid = p.uid and r.manual = p.manual
+         select r.uid, r.idx, r.idx = min(r.idx) over () as is_first from (
+           select r.uid, r.idx from suspect p join postern.recipient r on r.uid = p.uid and r.manual = p.manual
          where r.state in (1, 2) and r.lane = 2 and r.destination = $3 and r.due <= $2
-         order by r.idx limit $5 for update of r skip locked
+         order by r.idx limit $5 for update of r skip locked) r
        )
        update postern.recipient r set state = 0, token = $1, last_token = null, session = s.key, claimed_at = $2
-       from taken t, postern.session s
-       where r.uid = t.uid and r.idx = t.idx and s.key = $4 and not s.dead
-       returning r.uid, r.idx, r.token, r.destination, r.address, r.lane, r.turn, r.due, r.attempts, r.manual,
-         r.replied_at, r.status`,
-      [this.#tokens(1) + 1, Math.floor(now), first.destination, session, Math.min(maxRecipients, 32_767)],
+       from taken t, postern.session s, postern.entry e
+       where r.uid = t.uid and r.idx = t.idx and s.key = $4 and not s.dead and e.uid = r.uid
+       returning ${claimedColumns}`,
+      [this.#tokens(1) + 1, Math.floor(now), first.destination, session, Math.min(maxRecipients, mostRecipients)],
     );
     return { rows, due };
   }
 
   #lease(
     rows: readonly ClaimedRow[],
-    envelopes: ReadonlyMap<string, EnvelopeRow>,
+    accepted: ReadonlyMap<string, NewEntry>,
     { options: { leaseMs }, session }: Claiming,
   ): readonly Lease[] {
     const deadline = this.#cluster.clock.monotonic() + leaseMs;
     return Array.from(
       groupedBy(rows, ({ token }) => token),
       ([token, those]) => {
-        const [first] = those;
-        const envelope = first && envelopes.get(first.uid);
-        if (first === undefined || envelope === undefined) throw problem('internal', 'A lease has no entry.');
+        const first = those.find((row) => row.envelope !== null) ?? those[0];
+        const entry = first && (accepted.get(first.uid) ?? acceptedOf(first));
+        if (first === undefined || entry === undefined) throw problem('internal', 'A lease has no entry.');
+        const { body, body_table: table } = first;
+        if (table !== null) this.places.set(first.uid, { table, id: body, size: Number(first.size) });
         const lease: Lease = {
           uid: first.uid,
           recipients: those
             .map(({ idx, address, attempts }) => ({ index: idx, address, attempts }))
             .sort((one, other) => one.index - other.index),
           destination: first.destination,
-          entry: acceptedOf(envelope),
+          entry,
           token: Number(token),
           manual: first.manual,
-          interrupted: those.some((row) => isInterrupted(row, envelope)),
+          interrupted: those.some(isInterrupted),
           holds: () => this.#cluster.mayEnd(session),
         };
         const addresses = lease.entry.recipients;
@@ -307,7 +446,10 @@ interface Claiming {
   readonly session: string;
 }
 
-/** Puts recipients that were accepted here where they can be claimed. */
+/**
+ * Puts recipients that were accepted here where they can be claimed. By `is not distinct from`, as the index of sessions is
+ * full of dead rows: each claim and outcome leaves one.
+ */
 async function release(
   sql: SqlTransaction,
   entries: readonly NewEntry[],
@@ -316,7 +458,7 @@ async function release(
   if (entries.length === 0) return;
   await sql.query(
     `update postern.recipient set lane = case when due <= $1 and state = ${queued} then 0 else 1 end, session = null
-     where uid = any($2::text[]) and lane = 3 and session = $3`,
+     where uid = any($2::text[]) and lane = 3 and session is not distinct from $3`,
     [Math.floor(now), entries.map(({ uid }) => uid), session],
   );
 }
@@ -347,19 +489,8 @@ async function dueLeft(
   );
 }
 
-async function envelopesOf(
-  sql: SqlTransaction,
-  rows: readonly ClaimedRow[],
-): Promise<ReadonlyMap<string, EnvelopeRow>> {
-  if (rows.length === 0) return new Map();
-  const found = await sql.query<EnvelopeRow>(
-    `select uid, size, queued_at, expires_at, last_attempt, crashes, envelope from postern.entry where uid = any($1::text[])`,
-    [[...new Set(rows.map(({ uid }) => uid))]],
-  );
-  return new Map(found.map((row) => [row.uid, row]));
-}
-
-function acceptedOf(row: EnvelopeRow): NewEntry {
+function acceptedOf(row: ClaimedRow): NewEntry | undefined {
+  if (row.envelope === null) return undefined;
   const { sender, recipients, rest } = decodedEnvelope(row.envelope);
   return decodeEnvelope({
     uid: row.uid,
@@ -373,7 +504,7 @@ function acceptedOf(row: EnvelopeRow): NewEntry {
 }
 
 /** An earlier attempt may have delivered without a recorded result. */
-function isInterrupted({ replied_at: at, status }: ClaimedRow, { crashes, last_attempt: last }: EnvelopeRow): boolean {
+function isInterrupted({ replied_at: at, status, crashes, last_attempt: last }: ClaimedRow): boolean {
   if (crashes > 0) return true;
   return last !== null && (at === null || Number(at) < Number(last) || status?.startsWith('4.3.') === true);
 }

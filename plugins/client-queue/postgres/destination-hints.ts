@@ -56,6 +56,11 @@ export class DestinationHints {
     return ready?.due ?? this.#waiting.first?.due ?? null;
   }
 
+  /** When something of this destination may be due; null for never. */
+  dueOf(name: string): number | null {
+    return this.#byName.get(name)?.due ?? null;
+  }
+
   /** Something of this destination is due at that time, whichever node accepted it. */
   add(name: string, due: number): void {
     const hint = this.#byName.get(name) ?? new DestinationHint(name);

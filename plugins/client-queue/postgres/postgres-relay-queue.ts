@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import type { Cluster } from '../../../core/contracts/cluster.js';
 import { type Entry, type NewEntry, type Notice } from '../../../core/contracts/queue-entry.js';
 import type {
@@ -87,6 +88,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   #scannedAt = -Infinity;
   #fault: string | undefined;
   #closed = false;
+  #offering: Promise<void> | undefined;
 
   constructor(input: PostgresQueueInput) {
     const { cluster } = input;
@@ -100,7 +102,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
       maxEntries: () => this.#bounds.maxEntries,
       size: () => this.#size,
       turns: new Turns(),
-      released: (entry) => this.#released(entry),
+      released: (entry, body, content) => {
+        if (content !== undefined) this.#bodies.remember(body, content);
+        this.#released(entry);
+      },
       counted: (change) => (this.#size += change),
     });
     this.#search = new EntrySearch(cluster.database, () => cluster.clock.now());
@@ -125,8 +130,16 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
 
   #released(entry: NewEntry): void {
     this.#claims.release(entry);
-    if (entry.hold !== undefined || entry.nextAttempt > this.#input.cluster.clock.now()) return;
-    this.#input.cluster.ring('due', [...new Set(entry.recipients.map(({ destination }) => destination))]);
+    // A claim would offer it to the others.
+    if (this.#input.cluster.draining) this.#offering ??= this.#offerSoon();
+  }
+
+  async #offerSoon(): Promise<void> {
+    // What comes in the same turn of the event loop goes together.
+    await setImmediate();
+    this.#offering = undefined;
+    // While the database is away, `look` tries again.
+    await this.offer().catch(() => undefined);
   }
 
   /** Tells what a transaction has changed. */
@@ -152,8 +165,10 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     return this.#claims.claim(options);
   }
 
-  settle(lease: Lease, settlement: Settlement): Promise<void> {
-    return this.#settlements.settle(lease.token, lease.uid, settlement);
+  async settle(lease: Lease, settlement: Settlement): Promise<void> {
+    const place = this.#claims.places.get(lease.uid);
+    await this.#settlements.settle(lease.token, lease.uid, settlement);
+    if (place !== undefined) this.#bodies.forget(place);
   }
 
   nextDue(): number | null {
@@ -173,7 +188,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   }
 
   bytes(uid: string): Promise<Buffer | undefined> {
-    return this.#bodies.bytes(uid);
+    return this.#bodies.bytes(uid, this.#claims.places.get(uid));
   }
 
   async find(uid: string): Promise<Entry | undefined> {

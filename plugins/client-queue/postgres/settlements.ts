@@ -59,7 +59,7 @@ export class Settlements {
     const { held } = this.#input.claims;
     const lease = held.get(token);
     if (lease === undefined || lease.lease.uid !== uid) throw problem('conflict', 'The lease has ended.');
-    held.delete(token);
+    this.#input.claims.end(lease.lease);
     this.#settling.set(token, lease);
     const outcome = { token, uid, settlement };
     try {
@@ -193,7 +193,7 @@ export class Settlements {
 
   /** Gives up leases of this node that have run out, or all of them when it stops. */
   async abandon(leases: readonly HeldLease[], due: (now: number) => number): Promise<void> {
-    for (const { lease } of leases) this.#input.claims.held.delete(lease.token);
+    for (const { lease } of leases) this.#input.claims.end(lease);
     const tokens = new Set(leases.map(({ lease }) => lease.token));
     const uids = leases.map(({ lease: { uid } }) => ({ uid }));
     for (let at = 0; at < uids.length; at += together) {

@@ -24,7 +24,7 @@ import { skipWithout } from '../../support/peers.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { Postgres } from '../../support/postgres.js';
 import { untilTrue } from '../../support/until.js';
-import { emptyTables, fillTables, nodeOf } from './cluster-fixture.js';
+import { emptyTables, fillTables, nodeOf, seenAs } from './cluster-fixture.js';
 
 describe('what nodes share', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
@@ -199,6 +199,27 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
       return share(1) === 5;
     });
     assert.equal(share(0), 5);
+  });
+
+  test('a drained node does not take its share again because another one asks for it', async (t) => {
+    await fresh();
+    let hear: (names: readonly string[] | null) => void = () => undefined;
+    const onRing: Cluster['onRing'] = (_, listener) => {
+      hear = listener;
+      return () => undefined;
+    };
+    const shares = new NodeShares(seenAs(await joined(t, 'a'), { draining: true, onRing }));
+    const share = (): number => shares.of(site, limits).maxConnections;
+    shares.use(site, limits, { running: 0, waiting: true, idleMs: 60_000 });
+    await untilTrue('it has all', () => share() === 10);
+    await server.psql(`insert into postern.share values ('${site}', 'another', 0, true)`, 'template');
+    await shares.look();
+    assert.equal(share(), 0);
+    const row = (): Promise<string> => server.psql('select xmin from postern.share where connections > 0', 'template');
+    const before = await row();
+    hear([site]);
+    await untilTrue('it has heard', async () => (await row()) !== before);
+    assert.equal(share(), 0);
   });
 
   test('a site with one connection has one in the whole cluster, and the next node gets it when it is free', async (t) => {
