@@ -171,7 +171,19 @@ async function asCommonJs(text, transform) {
     define: { 'import.meta.url': '__url' },
     banner: `'use strict';\nconst __url = require('node:url').pathToFileURL(__filename).href;`,
   });
-  return code;
+  return withPlainExports(code);
+}
+
+/**
+ * The bundler exports each name by two getters, which V8 cannot look through: they run at each use in another file. Here
+ * nothing changes what it exports and no files import each other in a circle, so that values do.
+ */
+function withPlainExports(code) {
+  const getters = /^__export\(stdin_exports, \{\n([^]*?)\n\}\);\nmodule\.exports = __toCommonJS\(stdin_exports\);$/m;
+  const [found, list] = getters.exec(code) ?? [];
+  if (found === undefined) return code;
+  const values = `{\n${list.replaceAll(': () => ', ': ')}\n}`;
+  return `${code.replace(found, '')}\nmodule.exports = __defProp(${values}, '__esModule', { value: true });\n`;
 }
 
 /** Modules that run in a thread or a process of their own: their users name them by `new URL('./NAME.js', import.meta.url)`. */

@@ -3,10 +3,10 @@ import { readFileSync } from 'node:fs';
 /** Linux counts in hundredths of a second, whatever its own clock does. */
 const ticksPerSecond = 100;
 
-/** Seconds of processor that a process, those it has started and those of them that have ended have used; NaN where that cannot be known. */
-export function familySeconds(pid: number): number {
+/** Seconds of processor that these processes, those they have started and those of them that have ended have used; NaN where that cannot be known. */
+export function familySeconds(...pids: readonly number[]): number {
   try {
-    return used(pid) + childrenOf(pid).reduce((sum, child) => sum + familySeconds(child), 0);
+    return pids.reduce((sum, pid) => sum + used(pid) + familySeconds(...childrenOf(pid)), 0);
   } catch {
     return Number.NaN;
   }

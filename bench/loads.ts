@@ -18,8 +18,8 @@ export interface Load {
 
 /** Messages by sessions: one session takes longer for each. */
 const sizes = [
-  { size: '5 KB', bytes: 5000, messages: [2000, 4000, 5000], quick: 2000 },
-  { size: '1 MB', bytes: 1_000_000, messages: [200, 300, 300], quick: 100 },
+  { size: '5 KB', bytes: 5000, messages: [2000, 4000, 5000], quick: 1000 },
+  { size: '1 MB', bytes: 1_000_000, messages: [200, 300, 300], quick: 60 },
 ];
 
 const others: readonly Load[] = [
@@ -52,5 +52,5 @@ export function loadsOf(quick: boolean): readonly Load[] {
       })),
     ),
   );
-  return [...plain, ...others];
+  return [...plain, ...others.map((load) => (quick ? { ...load, messages: load.messages / 4 } : load))];
 }

@@ -11,8 +11,9 @@ import { fillTables } from '../test/plugins/cluster/cluster-fixture.js';
 import { familySeconds } from './family-time.js';
 import { processorSeconds } from './processor-time.js';
 import { chooseSender } from './sender.js';
+import { runSenders } from './senders.js';
 import { type Site, startSite } from './site.js';
-import { median, printTable } from './table.js';
+import { median, p50AndP99, printTable } from './table.js';
 
 const options = {
   rounds: { type: 'string', default: '5' },
@@ -24,6 +25,7 @@ const database = 'template';
 
 /** Servers at one port. */
 interface Group {
+  readonly kind: 'queue' | 'mailbox';
   readonly title: string;
   readonly port: number;
   readonly sites: readonly Site[];
@@ -67,7 +69,7 @@ export async function processes(args: readonly string[]): Promise<void> {
           ending.after(() => void site.child.kill('SIGKILL'));
           sites.push(site);
         }
-        groups.push({ title: `${title}, ${count === 1 ? '1 process' : `${count} processes`}`, port, sites });
+        groups.push({ kind, title: `${title}, ${count === 1 ? '1 process' : `${count} processes`}`, port, sites });
       }
     }
     // They take mail, and send none.
@@ -93,15 +95,24 @@ export async function processes(args: readonly string[]): Promise<void> {
         if (round > 0) measured.get(group)?.push(figures);
       }
     }
+    const times = new Map<Group, readonly number[]>();
+    for (const group of groups) {
+      times.set(group, await runSenders({ ...load, messages: Math.ceil(load.messages / 5), port: group.port }));
+    }
     process.stdout.write(
       `5 KB on ${values.sessions} kept sessions, sent by ${sender.name}: medians of ${values.rounds} rounds in turns.\n`,
     );
     printTable(
-      ['load', 'msg/s', 'servers µs', 'PostgreSQL µs', 'largest share'],
-      [...measured].map(([{ title }, all]) => {
+      ['load', 'msg/s', 'of 1 process', 'servers µs', 'PostgreSQL µs', 'largest share', 'p50', 'p99'],
+      [...measured].map(([group, all]) => {
         const of = (name: keyof Figures): number => median(all.map((one) => one[name]));
-        const numbers = (['rate', 'micros', 'databaseMicros'] as const).map((name) => of(name).toFixed(0));
-        return [title, ...numbers, `${(of('largestShare') * 100).toFixed(0)} %`];
+        const [, single = all] =
+          [...measured].find(([{ kind, sites }]) => kind === group.kind && sites.length === 1) ?? [];
+        const ratio = of('rate') / median(single.map(({ rate }) => rate));
+        const rates = [of('rate').toFixed(0), ratio.toFixed(2)];
+        const micros = [of('micros').toFixed(0), of('databaseMicros').toFixed(0)];
+        const share = `${(of('largestShare') * 100).toFixed(0)} %`;
+        return [group.title, ...rates, ...micros, share, ...p50AndP99(times.get(group) ?? [])];
       }),
     );
   } finally {

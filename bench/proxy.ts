@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { SmtpSink } from '../test/support/smtp-sink.js';
-import { freePort, listening, stopChild, type Peer } from './peer.js';
-import { proxyPeers } from './proxy-peers.js';
-import { chooseSender, programOnPath } from './sender.js';
-import { median, printTable } from './table.js';
+import { familySeconds } from './family-time.js';
+import { freePort, listening, stopChild } from './peer.js';
+import { proxyPeers, type ProxyPeer } from './proxy-peers.js';
+import { chooseSender, programOnPath, type Sender } from './sender.js';
+import { runSenders, type SendersInput } from './senders.js';
+import { median, p50AndP99, printTable } from './table.js';
 
 /** `--quick`: one round of fewer messages. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
 const options = {
@@ -28,7 +30,7 @@ interface Upstream {
 export async function proxy(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({ args: [...args], options });
   const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
-  const peers: Peer[] = [];
+  const peers: ProxyPeer[] = [];
   const upstream = await startUpstream();
   try {
     const sender = await chooseSender();
@@ -38,30 +40,57 @@ export async function proxy(args: readonly string[]): Promise<void> {
       const peer = await proxyPeers[name]?.(join(folder, name), upstream.port);
       if (peer !== undefined) peers.push(peer);
     }
-    const messages = values.quick ? 500 : 5000;
-    const sessions = Number(values.sessions);
-    const rates = new Map<string, number[]>(peers.map(({ name }) => [name, []]));
-    for (let round = 0; round <= (values.quick ? 1 : 3); round += 1) {
-      for (const { name, port } of peers) {
-        const started = performance.now();
-        await sender.send({ port, messages: round === 0 ? messages / 5 : messages, bytes, sessions, keep: true });
-        const seconds = (performance.now() - started) / 1000;
-        if (round > 0) rates.get(name)?.push(messages / seconds);
-      }
-    }
-    process.stdout.write(
-      `${messages} messages of ${bytes} bytes over ${sessions} sessions, sent by ${sender.name}, taken by ${upstream.name}; medians of messages a second.\n`,
-    );
-    const own = median(rates.get('postern') ?? []);
+    const load = { messages: values.quick ? 2000 : 5000, bytes, sessions: Number(values.sessions), keep: true };
+    const found = await measure(peers, sender, load, values.quick ? 1 : 3);
+    process.stdout
+      .write(`${load.messages} messages of ${bytes} bytes over ${load.sessions} sessions, sent by ${sender.name}, taken by ${upstream.name}; medians of
+messages a second and of µs of processor for each. Milliseconds of the own sender for a message.\n`);
+    const own = median(found.get('postern')?.rates ?? []);
     printTable(
-      ['server', 'messages/s', 'postern / it'],
-      [...rates].map(([name, list]) => [name, median(list).toFixed(0), (own / median(list)).toFixed(2)]),
+      ['server', 'messages/s', 'postern / it', 'µs', 'p50', 'p99'],
+      [...found].map(([name, { rates, micros, times }]) => {
+        const rate = median(rates);
+        return [name, rate.toFixed(0), (own / rate).toFixed(2), median(micros).toFixed(0), ...p50AndP99(times)];
+      }),
     );
   } finally {
     for (const peer of peers) await peer.stop();
     await upstream.stop();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+interface Figures {
+  readonly rates: number[];
+  readonly micros: number[];
+  times: readonly number[];
+}
+
+/** By the name of the server. One round to get warm, those that count, and one that takes times. */
+async function measure(
+  peers: readonly ProxyPeer[],
+  sender: Sender,
+  load: Omit<SendersInput, 'port'>,
+  rounds: number,
+): Promise<ReadonlyMap<string, Figures>> {
+  const found = new Map<string, Figures>(peers.map(({ name }) => [name, { rates: [], micros: [], times: [] }]));
+  const few = { ...load, messages: load.messages / 5 };
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const { name, port, pids } of peers) {
+      const used = familySeconds(...pids);
+      const started = performance.now();
+      await sender.send({ ...(round === 0 ? few : load), port });
+      const seconds = (performance.now() - started) / 1000;
+      if (round === 0) continue;
+      found.get(name)?.rates.push(load.messages / seconds);
+      found.get(name)?.micros.push(((familySeconds(...pids) - used) / load.messages) * 1e6);
+    }
+  }
+  for (const { name, port } of peers) {
+    const figures = found.get(name);
+    if (figures !== undefined) figures.times = await runSenders({ ...few, port });
+  }
+  return found;
 }
 
 /** Postfix's smtp-sink where it is installed, else ours in this process. */

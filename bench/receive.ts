@@ -9,7 +9,7 @@ import { startPeers } from './receive-peers.js';
 import { familySeconds } from './family-time.js';
 import { chooseSender, type Sender } from './sender.js';
 import { runSenders } from './senders.js';
-import { median, printTable } from './table.js';
+import { median, p50AndP99, printTable } from './table.js';
 
 /** `--quick`: one round of fewer messages. `--only TEXT`: rows whose title has it. `--peers NAME,…`: only these. */
 const options = {
@@ -81,11 +81,7 @@ async function measure(load: Load, peers: readonly Peer[], sender: Sender, round
   }
   const times = new Map<Peer, readonly number[]>();
   for (const peer of peers) {
-    const taken = await runSenders({ ...warming(load), port: peer.port });
-    times.set(
-      peer,
-      taken.toSorted((a, b) => a - b),
-    );
+    times.set(peer, await runSenders({ ...warming(load), port: peer.port }));
   }
   if (load.bytes > largeBytes) for (const peer of peers) removeAll(peer);
   const medians = [...measured].map(([peer, all]): [Peer, Figures] => [
@@ -103,10 +99,13 @@ function rowsOf(
 ): string[][] {
   const bare = [...figures].find(([{ name }]) => name === 'bare')?.[1].rate ?? Number.NaN;
   return [...figures].map(([peer, { rate, micros }]) => {
-    const sorted = times.get(peer) ?? [];
-    const percentile = (share: number): string => (sorted[Math.floor(sorted.length * share)] ?? Number.NaN).toFixed(1);
-    const numbers = [rate.toFixed(0), (rate / bare).toFixed(2), micros.toFixed(0), percentile(0.5), percentile(0.99)];
-    return [title, peer.name, ...numbers.map((text) => (text === 'NaN' ? '' : text))];
+    const numbers = [rate.toFixed(0), (rate / bare).toFixed(2), micros.toFixed(0)];
+    return [
+      title,
+      peer.name,
+      ...numbers.map((text) => (text === 'NaN' ? '' : text)),
+      ...p50AndP99(times.get(peer) ?? []),
+    ];
   });
 }
 

@@ -11,16 +11,22 @@ export interface HttpQueueing {
 
 const headEnd = Buffer.from('\r\n\r\n');
 
-/** `POST /client/queue` with a raw message, over connections that are kept; ends with the last answer. */
-export async function queueOverHttp({ port, messages, bytes, connections }: HttpQueueing): Promise<void> {
+/** `POST /client/queue` with a raw message, over connections that are kept; resolves with the milliseconds of each answer. */
+export async function queueOverHttp({ port, messages, bytes, connections }: HttpQueueing): Promise<readonly number[]> {
   const request = requestOf(port, bytes);
+  const times: number[] = [];
   let left = messages;
   const session = async (): Promise<void> => {
     const client = new Client(port, request);
-    while ((left -= 1) >= 0) await client.post();
+    while ((left -= 1) >= 0) {
+      const began = performance.now();
+      await client.post();
+      times.push(performance.now() - began);
+    }
     client.close();
   };
   await Promise.all(Array.from({ length: connections }, session));
+  return times;
 }
 
 function requestOf(port: number, bytes: number): Buffer {

@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process';
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { installHaraka } from './haraka.js';
 import { freePort, listening, stopChild } from './peer.js';
 import { startMaster } from './postfix-master.js';
 import { queueOverHttp } from './relay-http.js';
 import type { Sender } from './sender.js';
-import { startSite } from './site.js';
+import { runSenders } from './senders.js';
+import { startPosterns, stopSites } from './site.js';
 
 export interface RelayLoad {
   readonly title: string;
@@ -26,6 +26,8 @@ export interface Entrance {
   readonly isForOne?: boolean;
   /** Ends when the last message has been accepted. */
   enqueue(load: RelayLoad): Promise<void>;
+  /** The same by a sender that takes the time: milliseconds until each was accepted. */
+  time(load: RelayLoad): Promise<readonly number[]>;
 }
 
 /** Domains whose server is the sink, and others where nothing listens. */
@@ -35,7 +37,7 @@ const deadAddress = (index: number): string => `127.0.2.${index + 1}`;
 
 /** A server that accepts all mail from loopback and hands it to the sink. */
 export interface RelayPeer {
-  readonly pid: number;
+  readonly pids: readonly number[];
   readonly entrances: readonly Entrance[];
   stop(): Promise<void>;
 }
@@ -49,50 +51,48 @@ export interface RelayStart {
 }
 
 export const relayPeers: Readonly<Record<string, (start: RelayStart) => Promise<RelayPeer | undefined>>> = {
-  postern: startPostern,
+  postern: (start) => startPostern('postern, SMTP', start, 1),
+  postern2: (start) => startPostern('postern, SMTP, 2 processes', start, 2),
   haraka: startHaraka,
   postfix: startPostfix,
 };
 
 function bySmtp(title: string, port: number, { sender, sessions }: RelayStart): Entrance {
+  const toPort = { port, sessions, keep: true };
   return {
     title,
-    enqueue: ({ messages, bytes, to }) => sender.send({ port, messages, bytes, to, sessions, keep: true }),
+    enqueue: ({ messages, bytes, to }) => sender.send({ ...toPort, messages, bytes, to }),
+    time: ({ messages, bytes, to }) => runSenders({ ...toPort, messages, bytes, to }),
   };
 }
 
+function byHttp(title: string, port: number, { sessions }: RelayStart): Entrance {
+  const time = ({ messages, bytes }: RelayLoad) => queueOverHttp({ port, messages, bytes, connections: sessions });
+  return { title, isForOne: true, time, enqueue: (load) => time(load).then(() => undefined) };
+}
+
 /** As it comes, with the commit log; its own domain is another one, so that the sender's recipient is somebody elsewhere. */
-async function startPostern(start: RelayStart): Promise<RelayPeer> {
-  const config = join(start.folder, 'postern.json5');
+async function startPostern(title: string, start: RelayStart, count: number): Promise<RelayPeer | undefined> {
   const route = { mx: ['127.0.0.1'], port: start.sink, tls: 'never' };
   const routes: Record<string, object> = { sink: route };
   for (const domain of livingDomains) routes[`to-${domain.split('.', 1)[0]}`] = { ...route, domains: [domain] };
   for (const [index, domain] of deadDomains.entries()) {
     routes[`to-${domain.split('.', 1)[0]}`] = { ...route, mx: [deadAddress(index)], domains: [domain] };
   }
-  writeFileSync(
-    config,
-    JSON.stringify({
-      hostname: 'bench.example',
-      domains: ['bench.example'],
-      smtp: { listeners: [{ mode: 'mx', port: 0 }], relayNetworks: ['127.0.0.0/8'] },
-      plugins: { 'client-queue': { routes, defaultRoute: 'sink' } },
-    }),
-  );
-  const script = fileURLToPath(new URL('../core/postern.cjs', import.meta.url));
-  const args = [script, 'start', '--config', config, '--http-port', '0', '--smtp-port', '0'];
-  const { child, port, smtpPort } = await startSite('postern', args);
+  const settings = {
+    hostname: 'bench.example',
+    domains: ['bench.example'],
+    smtp: { relayNetworks: ['127.0.0.0/8'] },
+    plugins: { 'client-queue': { routes, defaultRoute: 'sink' } },
+  };
+  const sites = await startPosterns(start.folder, settings, count);
+  const [first] = sites;
+  if (first === undefined) return undefined;
+  const entrance = bySmtp(title, first.smtpPort, start);
   return {
-    pid: child.pid ?? 0,
-    entrances: [
-      bySmtp('postern, SMTP', smtpPort, start),
-      {
-        title: 'postern, HTTP',
-        isForOne: true,
-        enqueue: ({ messages, bytes }) => queueOverHttp({ port, messages, bytes, connections: start.sessions }),
-      },
-    ],
-    stop: () => stopChild(child),
+    pids: sites.map(({ child }) => child.pid ?? 0),
+    entrances: count === 1 ? [entrance, byHttp('postern, HTTP', first.port, start)] : [{ ...entrance, isForOne: true }],
+    stop: () => stopSites(sites),
   };
 }
 
@@ -128,7 +128,7 @@ async function startHaraka(start: RelayStart): Promise<RelayPeer | undefined> {
   writeFileSync(join(folder, 'plugins', 'relaying.js'), relaying(sink));
   const child = spawn(process.execPath, [script, '-c', folder], { stdio: 'ignore' });
   if (await listening(port, 20)) {
-    return { pid: child.pid ?? 0, entrances: [bySmtp('haraka, SMTP', port, start)], stop: () => stopChild(child) };
+    return { pids: [child.pid ?? 0], entrances: [bySmtp('haraka, SMTP', port, start)], stop: () => stopChild(child) };
   }
   child.kill('SIGKILL');
   process.stderr.write('Haraka did not start; it is left out.\n');
@@ -146,5 +146,5 @@ async function startPostfix(start: RelayStart): Promise<RelayPeer | undefined> {
     `transport_maps = inline:{ ${elsewhere.join(', ')} }`,
   ]);
   if (master === undefined) return undefined;
-  return { pid: master.pid, entrances: [bySmtp('postfix, SMTP', master.port, start)], stop: () => master.stop() };
+  return { pids: [master.pid], entrances: [bySmtp('postfix, SMTP', master.port, start)], stop: () => master.stop() };
 }

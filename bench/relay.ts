@@ -14,7 +14,7 @@ import {
 import { familySeconds } from './family-time.js';
 import { arrived, type RelaySink, startRelaySink } from './relay-sink.js';
 import { chooseSender } from './sender.js';
-import { median, printTable } from './table.js';
+import { median, p50AndP99, printTable } from './table.js';
 
 /** `--quick`: one round of fewer messages. `--only TEXT`: loads whose title has it. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
 const options = {
@@ -58,11 +58,14 @@ interface Contestant {
   readonly peer: RelayPeer;
   readonly entrance: Entrance;
   readonly rounds: Round[];
+  /** Milliseconds until each message was accepted, with a sender that takes the time. */
+  times: readonly number[];
 }
 
 interface Row extends Round {
   readonly load: string;
   readonly title: string;
+  readonly times: readonly number[];
 }
 
 /** Messages a second that went into a queue and had all arrived at the next server, peers in turn. */
@@ -87,14 +90,16 @@ export async function relay(args: readonly string[]): Promise<void> {
     for (const load of loads.filter(({ title }) => title.includes(values.only))) {
       const contestants = peers
         .filter((peer) => !out.has(peer))
-        .flatMap((peer) => peer.entrances.map((entrance): Contestant => ({ peer, entrance, rounds: [] })))
+        .flatMap((peer) => peer.entrances.map((entrance): Contestant => ({ peer, entrance, rounds: [], times: [] })))
         .filter(({ entrance }) => entrance.isForOne !== true || load === loads[0]);
       const messages = values.quick ? load.messages / 5 : load.messages;
       const course = { load: { ...load, messages }, rounds: values.quick ? 1 : 3, sink, stop: stop.signal };
       await compete(contestants, course, out);
       rows.push(...rowsOf(load, contestants));
     }
-    process.stdout.write(`Over ${sessions} connections, SMTP by ${sender.name}, drained to ${sink.name}; medians.\n`);
+    process.stdout.write(
+      `Over ${sessions} connections, SMTP by ${sender.name}, drained to ${sink.name}; medians. Milliseconds until a message is accepted, by the own sender.\n`,
+    );
     printRows(rows);
   } finally {
     for (const peer of peers) await peer.stop().catch(() => undefined);
@@ -110,13 +115,19 @@ interface Course {
   readonly stop: AbortSignal;
 }
 
-/** One round to get warm, then those that count. A server that fails is out, and the others go on. */
+/** One round to get warm, those that count, and one that takes times. A server that fails is out, and the others go on. */
 async function compete(contestants: readonly Contestant[], course: Course, out: Set<RelayPeer>): Promise<void> {
-  for (let round = 0; round <= course.rounds; round += 1) {
-    for (const { peer, entrance, rounds } of contestants) {
+  for (let round = 0; round <= course.rounds + 1; round += 1) {
+    for (const contestant of contestants) {
+      const { peer, entrance } = contestant;
       if (out.has(peer)) continue;
-      const messages = round === 0 ? Math.ceil(course.load.messages / 5) : course.load.messages;
-      const found = await runOne(peer, entrance, { ...course, load: { ...course.load, messages } }).catch(
+      const counts = round > 0 && round <= course.rounds;
+      const messages = counts ? course.load.messages : Math.ceil(course.load.messages / 5);
+      const send = async (load: RelayLoad): Promise<void> => {
+        if (round <= course.rounds) await entrance.enqueue(load);
+        else contestant.times = await entrance.time(load);
+      };
+      const found = await runOne(peer, send, { ...course, load: { ...course.load, messages } }).catch(
         (error: unknown) => {
           course.stop.throwIfAborted();
           process.stderr.write(`${entrance.title} is out from round ${round} on: ${String(error)}\n`);
@@ -125,20 +136,20 @@ async function compete(contestants: readonly Contestant[], course: Course, out: 
       );
       // What it still has may come at any time, and is none of the others' mail.
       if (found === undefined) await peer.stop().catch(() => undefined);
-      if (found === undefined || round === 0) continue;
-      rounds.push(found);
+      if (found === undefined || !counts) continue;
+      contestant.rounds.push(found);
       const figures = `${found.drained.toFixed(0)}/s, ${found.micros.toFixed(0)} µs`;
       process.stderr.write(`${course.load.title}, ${entrance.title}: ${figures}\n`);
     }
   }
 }
 
-async function runOne({ pid }: RelayPeer, entrance: Entrance, { load, sink, stop }: Course): Promise<Round> {
+async function runOne({ pids }: RelayPeer, send: Entrance['enqueue'], { load, sink, stop }: Course): Promise<Round> {
   const { messages, failing = 0 } = load;
   const expected = sink.count() + messages - Math.round(messages * failing);
-  const used = familySeconds(pid);
+  const used = familySeconds(...pids);
   const started = performance.now();
-  await entrance.enqueue(load);
+  await send(load);
   const acceptedMs = performance.now() - started;
   await arrived(sink, expected, stop);
   const drainedMs = performance.now() - started;
@@ -146,18 +157,19 @@ async function runOne({ pid }: RelayPeer, entrance: Entrance, { load, sink, stop
   return {
     accepted: (messages / acceptedMs) * 1000,
     drained: (messages / drainedMs) * 1000,
-    micros: ((familySeconds(pid) - used) / messages) * 1e6,
+    micros: ((familySeconds(...pids) - used) / messages) * 1e6,
   };
 }
 
 function rowsOf({ title: load }: RelayLoad, contestants: readonly Contestant[]): readonly Row[] {
   const finished = contestants.filter(({ rounds }) => rounds.length > 0);
-  return finished.map(({ entrance, rounds }) => ({
+  return finished.map(({ entrance, rounds, times }) => ({
     load,
     title: entrance.title,
     accepted: median(rounds.map(({ accepted }) => accepted)),
     drained: median(rounds.map(({ drained }) => drained)),
     micros: median(rounds.map(({ micros }) => micros)),
+    times,
   }));
 }
 
@@ -167,12 +179,13 @@ function printRows(rows: readonly Row[]): void {
     return own === undefined ? '' : (own.drained / drained).toFixed(2);
   };
   printTable(
-    ['load', 'queue', 'accepted/s', 'drained/s', 'processor µs', 'postern, SMTP / it'],
+    ['load', 'queue', 'accepted/s', 'drained/s', 'processor µs', 'postern, SMTP / it', 'p50', 'p99'],
     rows.map((row) => [
       row.load,
       row.title,
       ...[row.accepted, row.drained, row.micros].map((figure) => figure.toFixed(0)),
       ratioOf(row),
+      ...p50AndP99(row.times),
     ]),
   );
 }

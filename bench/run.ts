@@ -32,11 +32,11 @@ const benchmarks: Readonly<Record<string, readonly [run: Benchmark, quick: reado
   start: [start, ['--rounds', '3']],
   setup: [setup, []],
   instrumentation: [instrumentation, ['--quick']],
-  processes: [processes, ['--rounds', '2']],
+  processes: [processes, ['--rounds', '2', '--messages', '2000']],
   cluster: [cluster, ['--quick']],
-  'cluster-tables': [clusterTables, []],
+  'cluster-tables': [clusterTables, ['--seconds', '45']],
   'cluster-lists': [clusterLists, ['--entries', '20000']],
-  soak: [soak, ['--minutes', '1']],
+  soak: [soak, ['--minutes', '0.5']],
 };
 
 /**
@@ -48,11 +48,13 @@ const [chosen] = benchmarks[name] ?? [];
 if (name === 'all') {
   for (const [title, [run, quick]] of Object.entries(benchmarks)) {
     process.stdout.write(`\n## ${title}\n\n`);
+    const began = performance.now();
     // Some need a peer or a newer Node.js.
     await run(args.includes('--quick') ? quick : []).catch((error: unknown) => {
       process.exitCode = 1;
       process.stdout.write(`${String(error)}\n`);
     });
+    process.stderr.write(`${title} took ${((performance.now() - began) / 1000).toFixed(0)} s\n`);
   }
 } else if (chosen === undefined) {
   process.stderr.write(`No benchmark is called ${name}. There are: all, ${Object.keys(benchmarks).join(', ')}.\n`);

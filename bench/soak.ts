@@ -1,14 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { stopChild } from './peer.js';
+import { processorSeconds } from './processor-time.js';
 import { startRelaySink, type RelaySink } from './relay-sink.js';
 import { messageOf, Session } from './senders.js';
-import { authorization, startSite, type Site } from './site.js';
-import { median, printTable } from './table.js';
+import { authorization, startPosterns, stopSites, type Site } from './site.js';
+import { median, percentile, printTable } from './table.js';
 
 const sessions = 6;
 const mailboxes = 10;
@@ -21,8 +20,8 @@ const large = messageOf(3_000_000);
 
 /**
  * `npm run bench -- soak [--minutes 20] [--rate 360]`: mixed work for a long time, half of the messages a second to ten
- * mailboxes and half relayed, a page of a folder each second. Ten rows show what changes with time: memory, rate and the
- * time to accept a message. `--rate 0` sends as fast as it is taken. Linux only.
+ * mailboxes and half relayed, a page of a folder each second. Ten rows show what changes with time: memory, rate, processor
+ * time of the server for a message, and the time to accept it. `--rate 0` sends as fast as it is taken. Linux only.
  */
 export async function soak(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
@@ -31,32 +30,30 @@ export async function soak(args: readonly string[]): Promise<void> {
   });
   const folder = mkdtempSync(join(process.env['BENCH_FOLDER'] ?? tmpdir(), 'postern-bench-'));
   const sink = await startRelaySink();
-  const site = await startSite('postern', siteArguments(folder, sink));
+  const sites = await startPosterns(folder, settingsOf(sink));
   try {
-    await createMailboxes(site);
-    const table = await measure(site, sink, (Number(values.minutes) * 60_000) / rows, Number(values.rate));
-    printTable(['minutes', 'RSS MB', 'msg/s', 'p50 ms', 'p99 ms', 'page ms', 'relayed'], table);
+    for (const site of sites) {
+      await createMailboxes(site);
+      const table = await measure(site, sink, (Number(values.minutes) * 60_000) / rows, Number(values.rate));
+      printTable(
+        ['minutes', 'RSS MB', 'msg/s', 'of first', 'µs', 'of first', 'p50 ms', 'p99 ms', 'page ms', 'relayed'],
+        table,
+      );
+    }
   } finally {
-    await stopChild(site.child);
+    await stopSites(sites);
     await sink.stop();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-function siteArguments(folder: string, sink: RelaySink): readonly string[] {
-  const config = join(folder, 'postern.json5');
-  const routes = { sink: { mx: ['127.0.0.1'], port: sink.port, tls: 'never' } };
-  writeFileSync(
-    config,
-    JSON.stringify({
-      hostname: 'bench.example',
-      domains: ['bench.example'],
-      smtp: { listeners: [{ mode: 'mx', port: 0 }], relayNetworks: ['127.0.0.0/8'] },
-      plugins: { 'client-queue': { routes, defaultRoute: 'sink' } },
-    }),
-  );
-  const script = fileURLToPath(new URL('../core/postern.cjs', import.meta.url));
-  return [script, 'start', '--config', config, '--http-port', '0', '--smtp-port', '0'];
+function settingsOf({ port }: RelaySink) {
+  return {
+    hostname: 'bench.example',
+    domains: ['bench.example'],
+    smtp: { relayNetworks: ['127.0.0.0/8'] },
+    plugins: { 'client-queue': { routes: { sink: { mx: ['127.0.0.1'], port, tls: 'never' } }, defaultRoute: 'sink' } },
+  };
 }
 
 async function createMailboxes(site: Site): Promise<void> {
@@ -82,14 +79,24 @@ async function measure(site: Site, sink: RelaySink, stepMs: number, rate: number
     openPages(site.port, pageMs, stop.signal),
   ]);
   const table: string[][] = [];
+  let first: { readonly rate: number; readonly micros: number } | undefined;
+  let used = processorSeconds(site.child.pid ?? 0);
   try {
     for (let row = 1; row <= rows; row += 1) {
       await Promise.race([pause(stepMs), work]);
-      const times = acceptMs.splice(0).toSorted((a, b) => a - b);
-      const perSecond = times.length / (stepMs / 1000);
-      const p99 = times[Math.floor(times.length * 0.99)] ?? Number.NaN;
-      const figures = [residentMegabytes(site), perSecond, median(times), p99, median(pageMs.splice(0)), sink.count()];
-      table.push([((row * stepMs) / 60_000).toFixed(1), ...figures.map((figure) => figure.toFixed(0))]);
+      const times = acceptMs.splice(0);
+      const now = processorSeconds(site.child.pid ?? 0);
+      const rate = times.length / (stepMs / 1000);
+      const micros = ((now - used) / times.length) * 1e6;
+      used = now;
+      first ??= { rate, micros };
+      const figures = [
+        ...[rate.toFixed(0), (rate / first.rate).toFixed(2), micros.toFixed(0), (micros / first.micros).toFixed(2)],
+        ...[median(times), percentile(times, 0.99), median(pageMs.splice(0)), sink.count()].map((one) =>
+          one.toFixed(0),
+        ),
+      ];
+      table.push([((row * stepMs) / 60_000).toFixed(1), residentMegabytes(site).toFixed(0), ...figures]);
       process.stderr.write(`${table.at(-1)?.join('  ')}\n`);
     }
   } finally {

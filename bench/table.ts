@@ -5,6 +5,17 @@ export function median(values: readonly number[]): number {
   return (lower + upper) / 2;
 }
 
+/** The value below which that share of the values is; NaN without any. */
+export function percentile(values: readonly number[], share: number): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? Number.NaN;
+}
+
+/** Milliseconds for a table: the median, and what one of a hundred exceeds. */
+export const p50AndP99 = (ms: readonly number[]): readonly [string, string] => {
+  const text = (share: number): string => (ms.length === 0 ? '' : percentile(ms, share).toFixed(1));
+  return [text(0.5), text(0.99)];
+};
+
 /** Prints rows as a table in Markdown; the first column is text, the others are figures. */
 export function printTable(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => (row[column] ?? '').length)));

@@ -70,6 +70,8 @@ interface PrecreatedFilesOptions {
 }
 
 const defaults = { maxFiles: 64, windowMs: 1000 };
+/** The system creates one file of a folder at a time: more threads wait for each other. */
+const maxCreating = 1;
 /** With fewer files taken in a window, none are created ahead. */
 const minTaken = 16;
 
@@ -120,23 +122,24 @@ export class PrecreatedFiles {
   /** Half of them at a time: to wake a thread for each file costs more than the file. */
   #fill(): void {
     if (this.#creating > 0 || this.#available.length > this.#target / 2) return;
-    while (this.#creating + this.#available.length < this.#target) {
+    for (let thread = 0; thread < maxCreating && this.#available.length + thread < this.#target; thread += 1) {
       this.#creating += 1;
-      void this.#create();
+      void this.#create().finally(() => (this.#creating -= 1));
     }
   }
 
-  /** After a failure nothing is created before the next `take`. */
+  /** Creates files until there are enough. After a failure nothing is created before the next `take`. */
   async #create(): Promise<void> {
     const { files, newPath, flags } = this.#options;
-    const path = newPath();
     try {
-      const file = { path, fd: await files.open(path, flags, 0o600) };
-      this.#creating -= 1;
-      if (this.#isClosed) return await this.#discard(file);
-      this.#available.push(file);
+      while (!this.#isClosed && this.#available.length < this.#target) {
+        const path = newPath();
+        const file = { path, fd: await files.open(path, flags, 0o600) };
+        if (this.#isClosed) return await this.#discard(file);
+        this.#available.push(file);
+      }
     } catch {
-      this.#creating -= 1;
+      return;
     }
   }
 
