@@ -85,7 +85,13 @@ describe('postern cluster', { skip: skipWithout('postgres') }, () => {
     const reader = (text: string) => server.psql(`set role postern_read; ${text}`, 'postern');
     await reader('select uid, subject from postern.entry');
     await assert.rejects(reader('select envelope from postern.entry'), /permission denied/);
-    for (const hidden of ['data from postern.body', 'line from postern.audit', 'files from postern.config_set'])
+    for (const hidden of [
+      'data from postern.body',
+      'line from postern.audit',
+      'files from postern.config_set',
+      'data from postern.document',
+      'digest from postern.sign_in',
+    ])
       await assert.rejects(reader(`select ${hidden}`), /permission denied/);
   });
 

@@ -7,6 +7,7 @@ import { DatabaseAnswers } from '../../../plugins/cluster/database-answers.js';
 import { DatabaseUsers } from '../../../plugins/cluster/database-users.js';
 import { SharedAttempts } from '../../../plugins/cluster/shared-attempts.js';
 import { DatabaseDocuments } from '../../../plugins/cluster/database-documents.js';
+import { DatabaseSessions } from '../../../plugins/cluster/database-sessions.js';
 import { openCopies } from '../../../plugins/cluster/node-copies.js';
 import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
 import { NodeShares } from '../../../plugins/cluster/site-shares.js';
@@ -161,6 +162,67 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
       return told > 0;
     });
     assert.equal((await one.get('x').read())?.text, 'text');
+  });
+
+  test('what a node that was killed has told nobody is found by a look', async (t) => {
+    await fresh();
+    const killed = seenAs(await joined(t, 'a'), { ring: () => undefined });
+    const node = await joined(t, 'b');
+    const [one, other] = [await documentsOf(t, killed), await documentsOf(t, node)];
+    let told = 0;
+    other.get('x').watch(() => (told += 1));
+    const version = await one.get('x').replace('older', undefined);
+    await other.get('x').read();
+    await one.get('x').replace('text', version);
+    const before = told;
+    await other.look();
+    assert.ok(told > before);
+    assert.equal((await other.get('x').read())?.text, 'text');
+  });
+
+  test('browser sessions are bounded for each account and in all, and their last use never goes back', async (t) => {
+    await fresh();
+    const [one, other] = [new DatabaseSessions(await joined(t, 'a')), new DatabaseSessions(await joined(t, 'b'))];
+    const bounds = { perAccount: 2, inAll: 3, sinceAfter: 0, usedAfter: 0 };
+    const add = (digest: string, username: string, at: number, more: object = {}) =>
+      one.add(
+        {
+          id: `id ${digest}`,
+          digest,
+          username,
+          role: 'read',
+          passwordHash: 'hash',
+          address: '::1',
+          browser: 'Firefox',
+          since: at,
+          lastUsed: at,
+        },
+        { ...bounds, ...more },
+      );
+    const digests = async (username: string) => (await other.of(username)).map(({ digest }) => digest).toSorted();
+    const ended = new Set<string>();
+    other.watch((those) => those?.forEach((digest) => ended.add(digest)));
+    await add('a1', 'anna', 1);
+    await add('a2', 'anna', 2);
+    await other.use(new Map([['a1', 9]]));
+    await one.use(new Map([['a1', 8]]));
+    assert.equal((await one.read(['a1', 'nothing']))[0]?.lastUsed, 9);
+    await add('a3', 'anna', 3);
+    assert.deepEqual(await digests('anna'), ['a1', 'a3']);
+    await untilTrue('the other node is told', () => ended.has('a2'));
+    await add('b1', 'bob', 4);
+    await add('b2', 'bob', 5);
+    assert.deepEqual([await digests('anna'), await digests('bob')], [['a1'], ['b1', 'b2']]);
+    await add('c1', 'carl', 20, { usedAfter: 5 });
+    assert.deepEqual([await digests('anna'), await digests('bob')], [['a1'], ['b2']]);
+    await add('c2', 'carl', 21, { sinceAfter: 6 });
+    assert.deepEqual([await digests('anna'), await digests('bob'), await digests('carl')], [[], [], ['c1', 'c2']]);
+    // Sign-ins at once do not refuse each other.
+    await Promise.all(Array.from({ length: 20 }, (_, nth) => add(`d${nth}`, 'dora', 30 + nth)));
+    await add('d20', 'dora', 60);
+    assert.equal((await digests('dora')).length, 2);
+    await one.remove(['d20']);
+    assert.equal((await digests('dora')).includes('d20'), false);
   });
 
   test('a duty is of one node, and goes to another one when that leaves', async (t) => {
