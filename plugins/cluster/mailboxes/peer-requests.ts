@@ -180,8 +180,8 @@ function answerOf(asked: ClientRequest, body: ForwardedRequest['body']): Promise
   });
 }
 
-/** The node that has sent the request, and for whom; undefined when its certificate is not of that node. */
-export async function forwarderOf(
+/** The node that has sent the request, and its client; undefined without the certificate of the node. */
+export async function readForwarder(
   asked: IncomingMessage,
   { node, nodes }: Pick<RequestsInput, 'node' | 'nodes'>,
 ): Promise<Forwarder | undefined> {
