@@ -14,7 +14,7 @@ export interface ForwardedClient {
 /** A request that another node has to answer. */
 export interface ForwardedRequest {
   readonly method: string;
-  /** Path and query, as they came in. */
+  /** Path and query, not decoded. */
   readonly target: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly client: ForwardedClient;
@@ -37,7 +37,7 @@ export interface OtherNodes {
 }
 export const otherNodes = service<OtherNodes>('postern.other-nodes');
 
-/** The node that has sent a request, and for whom. */
+/** The node that has sent a request, and its client. */
 export interface Forwarder extends ForwardedClient {
   readonly node: string;
 }

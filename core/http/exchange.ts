@@ -19,7 +19,7 @@ export interface Exchange {
   readonly isLocal: boolean;
   /** The client speaks https to this server, or to a trusted proxy. */
   readonly isSecure: boolean;
-  /** The node of a cluster that has sent the request for a client of its own. */
+  /** The node of a cluster that has sent the request for one of its clients. */
   readonly forwarder: Forwarder | undefined;
   /** The other node whose answer this is. */
   answeredBy: string | undefined;

@@ -13,7 +13,7 @@ import { DatabaseSessions } from './database-sessions.js';
 import { DatabaseUsers } from './database-users.js';
 import { mailboxHealth, NodeDirectory } from './mailboxes/node-directory.js';
 import { PeerListener } from './mailboxes/peer-listener.js';
-import { forwarderOf, PeerRequests } from './mailboxes/peer-requests.js';
+import { PeerRequests, readForwarder } from './mailboxes/peer-requests.js';
 import { readPeerTls } from './mailboxes/peer-tls.js';
 import { provideMailboxes } from './mailboxes/provide-mailboxes.js';
 import { openCopies } from './node-copies.js';
@@ -130,7 +130,7 @@ function openPeers(
     settings: settings.peers,
     tls,
     http,
-    forwarderOf: (asked) => forwarderOf(asked, { node, nodes }),
+    forwarderOf: (asked) => readForwarder(asked, { node, nodes }),
     log,
   });
   onClose(() => listener.close());

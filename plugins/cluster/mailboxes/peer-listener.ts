@@ -143,15 +143,12 @@ export class PeerListener {
       );
       throw problem('forbidden');
     }
-    if (this.#httpRequests >= maxHttpRequests) throw problem('unavailable', { headers: { 'Retry-After': '5' } });
+    if (this.#httpRequests >= maxHttpRequests) throw problem('unavailable');
     this.#httpRequests += 1;
-    const unlessWorking = (): void => {
+    answer.once('close', () => (this.#httpRequests -= 1));
+    // A slow handler keeps its connection.
+    answer.setTimeout(silentMs, () => {
       if (!asked.complete || asked.socket.writableLength > 0) asked.socket.destroy();
-    };
-    asked.socket.setTimeout(silentMs, unlessWorking);
-    answer.once('close', () => {
-      this.#httpRequests -= 1;
-      asked.socket.setTimeout(0, unlessWorking);
     });
     asked.url = asked.url?.slice(httpPrefix.length);
     http.answer(asked, answer, forwarder);

@@ -118,7 +118,15 @@ export class PeerRequests implements OtherNodes {
       signal,
     });
     try {
-      return await answerOf(asked, body);
+      const answer = await answerOf(asked, body);
+      // Every answer of its pages has the id of the request.
+      if (answer.headers['x-request-id'] === headers['x-request-id']) return answer;
+      answer.resume();
+      throw unavailable(
+        answer.statusCode === 403
+          ? `The node ${node} does not accept requests of ${this.node}. Its log says why.`
+          : `The node ${node} has this, and is not ready now. Try again in a while.`,
+      );
     } catch (cause) {
       if (isProblem(cause)) throw cause;
       const { reusedSocket } = asked;
@@ -172,8 +180,8 @@ function answerOf(asked: ClientRequest, body: ForwardedRequest['body']): Promise
   });
 }
 
-/** The node that has sent the request, and for whom; undefined when its certificate is not of that node. */
-export async function forwarderOf(
+/** The node that has sent the request, and its client; undefined without the certificate of the node. */
+export async function readForwarder(
   asked: IncomingMessage,
   { node, nodes }: Pick<RequestsInput, 'node' | 'nodes'>,
 ): Promise<Forwarder | undefined> {

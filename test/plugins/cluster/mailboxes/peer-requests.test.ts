@@ -138,6 +138,18 @@ describe('a request to another node', () => {
     assert.equal(await text(await next), 'next');
   });
 
+  test('that does not come to the pages of the node is 503, not what it says by the way', async (t) => {
+    let status = 403;
+    const { ask } = await wayTo(t, (_, answer) => void answer.writeHead(status).end('{}'));
+    const headers = { 'x-request-id': 'one-request' };
+    await assert.rejects(ask({ headers }), unavailable(/mx2 does not accept requests of mx1/));
+    for (status of [200, 404, 503])
+      await assert.rejects(
+        ask({ headers, method: 'POST' }),
+        unavailable(/The node mx2 has this, and is not ready now/),
+      );
+  });
+
   test('names a node that is not there, and one without a way', async (t) => {
     const { ask } = await wayTo(t, () => assert.fail());
     await assert.rejects(ask({}, 'mx9'), (error) => isProblem(error) && error.problem === 'not-found');
