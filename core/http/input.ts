@@ -21,7 +21,7 @@ const maxAgreed = 300;
 export function negotiation(): Middleware {
   return function chooseFormat(ctx: Context, next: Next) {
     ctx.state.representation = chooseRepresentation(ctx, ctx.state.matched);
-    return next();
+    return next(ctx);
   };
 }
 
@@ -32,11 +32,11 @@ export function bodyParser(settings: () => HttpSettings, uploadLimit: () => numb
     const limits = { ...settings().limits, uploadBytes: uploadLimit() };
     const read = body.kind === 'form' ? body : await readBody(ctx, matched.route.endpoint.body, limits, uploads);
     ctx.state.body = takePage(ctx, read);
-    await next();
+    await next(ctx);
   }
   return function parseBody(ctx: Context, next: Next) {
     const isEmpty = ctx.state.matched.route.endpoint.body === undefined && !hasBody(ctx);
-    return isEmpty ? next() : parse(ctx, next);
+    return isEmpty ? next(ctx) : parse(ctx, next);
   };
 }
 
@@ -45,7 +45,7 @@ export function inputReader(access: AccessControl): Middleware {
   return function checkInput(ctx: Context, next: Next) {
     const { matched, representation, body, once } = ctx.state;
     ctx.state.input = readInput(ctx, matched, { representation, body, once, access });
-    return next();
+    return next(ctx);
   };
 }
 
@@ -55,7 +55,7 @@ export function bodyValidator(): Middleware {
     const { input, matched, body } = ctx.state;
     const values = readValues(matched, body);
     if (values !== undefined) ctx.state.input = { ...input, body: values };
-    return next();
+    return next(ctx);
   };
 }
 

@@ -147,7 +147,7 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
     ['status'],
   );
   async function writeAudit(ctx: Context, next: Next): Promise<void> {
-    await next();
+    await next(ctx);
     const { account, asked, route, ...exchange } = ctx.state.exchange;
     if (route === undefined || asked) return;
     if (account === null) {
@@ -170,5 +170,5 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
       }),
     );
   }
-  return (ctx, next) => (mutating.has(ctx.method) ? writeAudit(ctx, next) : next());
+  return (ctx, next) => (mutating.has(ctx.method) ? writeAudit(ctx, next) : next(ctx));
 }

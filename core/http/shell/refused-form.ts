@@ -27,8 +27,10 @@ export class RefusedForms {
     this.#deps = deps;
   }
 
-  readonly showAgain = (ctx: Context, next: Next): Promise<unknown> => {
-    return next().catch(async (error: unknown) => {
+  readonly showAgain = async (ctx: Context, next: Next): Promise<void> => {
+    try {
+      await next(ctx);
+    } catch (error) {
       if (!isProblem(error)) throw error;
       const { exchange, matched, representation, input, body } = ctx.state;
       exchange.audit = error.details.audit;
@@ -41,7 +43,7 @@ export class RefusedForms {
         swapWholePage(ctx);
         await writeResponse(ctx, { ...response, status: 422 }, () => asObject(response.model), this.#deps);
       } else if (!(await this.#showFormAgain(ctx, refused))) throw error;
-    });
+    }
   };
 
   /**

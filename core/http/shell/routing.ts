@@ -37,7 +37,7 @@ export class Routing {
       // The compression middleware has set its own name there.
       ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
       ctx.state.found = found;
-      await next();
+      await next(ctx);
     } finally {
       release();
     }
@@ -67,13 +67,13 @@ export class Routing {
     exchange.params = matched.params;
     ctx.state.matched = matched;
     ctx.state.body = form === undefined ? { kind: 'none' } : { kind: 'form', fields: form };
-    await next();
+    await next(ctx);
   };
 
   readonly checkAccess = async (ctx: Context, next: Next): Promise<void> => {
     const { matched } = ctx.state;
     await this.#deps.access.admit(ctx, this.#gate(ctx, matched.route.endpoint.method, matched));
-    await next();
+    await next(ctx);
   };
 
   /**
@@ -82,7 +82,7 @@ export class Routing {
    */
   readonly explainNotFound = async (ctx: Context, next: Next): Promise<void> => {
     try {
-      await next();
+      await next(ctx);
     } catch (error) {
       const { found, matched } = ctx.state;
       const { method } = matched.route.endpoint;

@@ -30,7 +30,7 @@ import { declaredGate, describeRoute, docsEndpoints, openApiDocument } from './o
 import type { AnyEndpoint, Method } from '../endpoint.js';
 import type { Account } from '../../contracts/accounts.js';
 import type { EndpointDescription } from '../../contracts/server.js';
-import type { ExchangeState, Middleware } from '../exchange.js';
+import type { ExchangeState, Middleware, Next } from '../exchange.js';
 import { FileAnswers, idempotency } from './idempotency.js';
 import { Navigation, type NavigationLink, Notices, Pages, type PagesInput, type Side } from '../pages.js';
 import { compileRoute, namesake, type Route, RouteTable } from '../routes.js';
@@ -340,34 +340,38 @@ class Shell implements HttpShell {
     const pages = this.#pages;
     const routing = new Routing({ table, rules: () => this.#rules, access, settings, pages });
     const refusedForms = new RefusedForms({ table, access, pages, notices });
-    const app = { use: (stage: Middleware) => this.#koa.use(stage as Koa.Middleware<ExchangeState>) };
-
-    app.use(beginExchange(clock, () => this.#trustedProxies));
-    app.use(accessLog(log, clock, metrics));
-    app.use(compression());
-    app.use(securityHeaders(settings));
-    app.use(auditTrail(this.#audit, clock, metrics));
-    app.use(problemBoundary(pages, log));
-    app.use(hostCheck(settings));
-    app.use(httpsRedirect(settings));
-    app.use(targetCheck(() => settings().limits.targetBytes));
-    app.use(this.#assets.serve);
-    app.use(crossSiteCheck(settings));
-    app.use(offerSignIn());
-    app.use(this.#uploads.releaseAfter);
-
-    app.use(routing.findPath);
-    app.use(routing.matchMethod);
-    app.use(routing.checkAccess);
-    app.use(routing.explainNotFound);
-    app.use(negotiation());
-    app.use(bodyParser(settings, () => this.#uploadLimit, this.#uploads));
-    app.use(idempotency(() => this.#input.sharedAnswers?.() ?? this.#answers));
-    app.use(inputReader(access));
-    app.use(refusedForms.showAgain);
-    app.use(bodyValidator());
-    app.use(confirmation(pages));
-    app.use(handler(pages, notices));
+    const stages: readonly Middleware[] = [
+      beginExchange(clock, () => this.#trustedProxies),
+      accessLog(log, clock, metrics),
+      compression(),
+      securityHeaders(settings),
+      auditTrail(this.#audit, clock, metrics),
+      problemBoundary(pages, log),
+      hostCheck(settings),
+      httpsRedirect(settings),
+      targetCheck(() => settings().limits.targetBytes),
+      this.#assets.serve,
+      crossSiteCheck(settings),
+      offerSignIn(),
+      this.#uploads.releaseAfter,
+      routing.findPath,
+      routing.matchMethod,
+      routing.checkAccess,
+      routing.explainNotFound,
+      negotiation(),
+      bodyParser(settings, () => this.#uploadLimit, this.#uploads),
+      idempotency(() => this.#input.sharedAnswers?.() ?? this.#answers),
+      inputReader(access),
+      refusedForms.showAgain,
+      bodyValidator(),
+      confirmation(pages),
+      handler(pages, notices),
+    ];
+    const first = stages.reduceRight<Next>(
+      (next, stage) => (ctx) => stage(ctx, next),
+      () => Promise.resolve(),
+    );
+    this.#koa.use(first as Koa.Middleware<ExchangeState>);
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
   }
 
