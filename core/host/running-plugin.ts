@@ -217,10 +217,7 @@ function instrumentedContext(context: PluginContext, instrumentation: PluginInst
         http.mount(
           endpoints.map((endpoint) => {
             const { method, path, handle } = endpoint;
-            return trackInUse({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, () => {
-              pending.begin();
-              return () => pending.end();
-            });
+            return trackInUse({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, pending);
           }),
         ),
     },

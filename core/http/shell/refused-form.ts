@@ -2,7 +2,7 @@ import { classOf, isProblem } from '../../problem.js';
 import { runAs } from '../../watchdog/running-code.js';
 import type { AccessControl } from '../access.js';
 import { bodyType, isForm } from '../body.js';
-import { type RefusedForm, type Response, trackAll } from '../endpoint.js';
+import { beginUse, endUse, type RefusedForm, type Response } from '../endpoint.js';
 import { wantsFragment, type Context, type Next, type ReadBody } from '../exchange.js';
 import { refillForm } from '../form-refill.js';
 import { readInput } from '../input.js';
@@ -77,7 +77,7 @@ export class RefusedForms {
     if (matched?.route.template === undefined || !pages.may(ctx, path)) return undefined;
     const { endpoint, mark, plugin, template } = matched.route;
     const action = ctx.url;
-    const release = trackAll([endpoint]);
+    beginUse([endpoint]);
     try {
       // Views show links and filters of the requested address.
       ctx.url = page;
@@ -102,7 +102,7 @@ export class RefusedForms {
       throw error;
     } finally {
       ctx.url = action;
-      release();
+      endUse([endpoint]);
     }
   }
 }

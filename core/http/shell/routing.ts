@@ -1,7 +1,7 @@
 import { isProblem, problem } from '../../problem.js';
 import { signInFirst, type AccessControl, type AccessRules } from '../access.js';
 import { bodyType, readFields } from '../body.js';
-import { type Method, trackAll } from '../endpoint.js';
+import { beginUse, endUse, type Method } from '../endpoint.js';
 import type { Context, Next } from '../exchange.js';
 import { prefersHtml } from '../negotiation.js';
 import type { HttpSettings } from '../options.js';
@@ -32,14 +32,14 @@ export class Routing {
       await this.#redirectOrRefuse(ctx);
       return;
     }
-    const release = trackAll(found.endpoints);
+    beginUse(found.endpoints);
     try {
       // The compression middleware has set its own name there.
       ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
       ctx.state.found = found;
       await next(ctx);
     } finally {
-      release();
+      endUse(found.endpoints);
     }
   };
 
