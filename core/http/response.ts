@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import { pipeline, Readable } from 'node:stream';
 import { problem, type Problem } from '../problem.js';
 import { bodyType, isForm } from './body.js';
 import {
@@ -208,6 +208,18 @@ function sendStream(ctx: Context, source: Readable, contentType: string): void {
   ctx.set('Content-Type', contentType);
   ctx.body = source;
   ctx.set('Content-Type', contentType);
+}
+
+/** Sends what the stages have set, as Koa would, but without its listeners for the end of each answer. */
+export function send(ctx: Context): void {
+  const { res } = ctx;
+  if (ctx.status === 204 || ctx.status === 304) ctx.body = null;
+  else if (ctx.body === undefined) ctx.body = ctx.message;
+  const { body } = ctx;
+  if (!ctx.writable || body === null) res.end();
+  else if (!(body instanceof Readable)) res.end(body);
+  else if (ctx.method === 'HEAD') res.end();
+  else pipeline(body, res, (error) => error && ctx.onerror(error));
 }
 
 /** A form posted by a browser: answered by a page, whatever the endpoint produces. */

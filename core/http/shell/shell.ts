@@ -30,9 +30,10 @@ import { declaredGate, describeRoute, docsEndpoints, openApiDocument } from './o
 import type { AnyEndpoint, Method } from '../endpoint.js';
 import type { Account } from '../../contracts/accounts.js';
 import type { EndpointDescription } from '../../contracts/server.js';
-import type { ExchangeState, Middleware, Next } from '../exchange.js';
+import type { Context, Middleware, Next } from '../exchange.js';
 import { FileAnswers, idempotency } from './idempotency.js';
 import { Navigation, type NavigationLink, Notices, Pages, type PagesInput, type Side } from '../pages.js';
+import { send } from '../response.js';
 import { compileRoute, namesake, type Route, RouteTable } from '../routes.js';
 import type { HttpSettings } from '../options.js';
 import { problemBoundary } from './problem-boundary.js';
@@ -128,7 +129,9 @@ class Shell implements HttpShell {
   readonly #sessions: Sessions;
   readonly #access: AccessControl;
   readonly #audit: AuditSink;
-  readonly #koa = new Koa<ExchangeState>();
+  readonly #koa = new Koa();
+  /** The first of the stages; each calls the next one. */
+  readonly #first: Next;
   readonly #server: HttpServer;
   readonly #mounted = new Set<readonly Route[]>();
   #table = new RouteTable([]);
@@ -193,7 +196,8 @@ class Shell implements HttpShell {
       log,
     });
     this.#audit = input.audit ?? new AuditFile(join(input.dataRoot, 'logs'), log);
-    this.#useMiddleware(notices);
+    this.#first = this.#stages(notices);
+    this.#koa.on('error', (error: unknown) => logTransport(log, error));
     this.#trustedProxies = parseNetworks(settings.trustedProxies);
     this.#server = new HttpServer({
       listener: this.callback(),
@@ -328,11 +332,20 @@ class Shell implements HttpShell {
   }
 
   callback(): RequestListener {
-    const handle = this.#koa.callback();
-    return (request, response) => void handle(request, response);
+    return (request, response) => void this.#answer(this.#koa.createContext(request, response) as Context);
   }
 
-  #useMiddleware(notices: Notices): void {
+  async #answer(ctx: Context): Promise<void> {
+    ctx.res.statusCode = 404;
+    try {
+      await this.#first(ctx);
+      send(ctx);
+    } catch (error) {
+      ctx.onerror(error as Error);
+    }
+  }
+
+  #stages(notices: Notices): Next {
     const { log, clock, metrics } = this.#input;
     const settings = () => this.#settings;
     const access = this.#access;
@@ -367,12 +380,10 @@ class Shell implements HttpShell {
       confirmation(pages),
       handler(pages, notices),
     ];
-    const first = stages.reduceRight<Next>(
+    return stages.reduceRight<Next>(
       (next, stage) => (ctx) => stage(ctx, next),
       () => Promise.resolve(),
     );
-    this.#koa.use(first as Koa.Middleware<ExchangeState>);
-    this.#koa.on('error', (error: unknown) => logTransport(log, error));
   }
 
   #listeningPlace(): HttpPlace {
