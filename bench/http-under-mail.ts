@@ -30,10 +30,10 @@ export async function pagesUnderMail(site: Site, requests: number): Promise<void
   for (const perSecond of rates) {
     for (const { title, path } of pages) {
       const recipients = Array.from({ length: mailboxes }, (_, index) => mailboxOf(index));
-      const mail = start<SteadyLoad>('./steady-sender.js', { port: site.smtpPort, perSecond, sessions, recipients });
+      const mail = start('./steady-sender.js', { port: site.smtpPort, perSecond, sessions, recipients });
       await pause(settleMs);
       const load = { ...readers, port: site.port, path, requests };
-      const { p50, p99 } = JSON.parse(await start<HttpLoad>('./http-load.js', load).output) as HttpResult;
+      const { p50, p99 } = JSON.parse(await start('./http-load.js', load).output) as HttpResult;
       mail.child.kill('SIGTERM');
       const sent = Number(await mail.output);
       rows.push([title, String(perSecond), sent.toFixed(0), p50.toFixed(1), p99.toFixed(1)]);
@@ -52,7 +52,7 @@ async function createMailbox({ port }: Site, username: string): Promise<void> {
   if (response.status !== 201) throw new Error(`a mailbox was not created: ${await response.text()}`);
 }
 
-function start<Load>(script: string, load: Load) {
+function start(script: string, load: HttpLoad | SteadyLoad) {
   const path = fileURLToPath(new URL(script, import.meta.url));
   const child = spawn(process.execPath, [path, JSON.stringify(load)], { stdio: ['ignore', 'pipe', 'inherit'] });
   let text = '';

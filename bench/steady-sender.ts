@@ -17,12 +17,12 @@ const perSession = 900;
 /** Run as a process of its own, so that its work is not counted as the server's. It says how many messages a second it has sent. */
 async function run({ port, perSecond, sessions, recipients }: SteadyLoad): Promise<void> {
   const started = performance.now();
-  let stopping = false;
-  process.once('SIGTERM', () => (stopping = true));
+  const stop = new AbortController();
+  process.once('SIGTERM', () => stop.abort());
   let sent = 0;
   async function send(first: number): Promise<void> {
     let session = await Session.open(port);
-    for (let count = first; !stopping; count += sessions) {
+    for (let count = first; !stop.signal.aborted; count += sessions) {
       const wait = started + (count * 1000) / perSecond - performance.now();
       if (wait > 0) await pause(wait);
       if (count >= sessions && Math.floor(count / sessions) % perSession === 0) {

@@ -95,7 +95,6 @@ class HandlerRequest implements EndpointRequest {
     if (once !== undefined) this.once = once;
   }
 
-  /** For the endpoints of the shell itself, which set cookies. */
   static contextOf(request: EndpointRequest): Context {
     if (!(request instanceof HandlerRequest)) throw new Error('not the request of a handler');
     return request.#ctx;
@@ -163,7 +162,8 @@ class HandlerRequest implements EndpointRequest {
   }
 }
 
-export const { contextOf } = HandlerRequest;
+/** For the endpoints of the shell itself, which set cookies. */
+export const contextOf = (request: EndpointRequest): Context => HandlerRequest.contextOf(request);
 
 /**
  * Unknown parameters are refused, because a misspelt filter would otherwise select everything. Empty ones count as

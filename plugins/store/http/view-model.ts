@@ -110,7 +110,7 @@ function rowsOf(mailbox: MailboxIdentity, answer: FolderPage, path: string, list
   return made;
 }
 
-interface FolderPageInput {
+interface ShownFolder {
   readonly mailbox: MailboxIdentity;
   readonly answer: FolderPage;
   readonly filters: FolderFilters;
@@ -119,10 +119,10 @@ interface FolderPageInput {
 }
 
 /** By the list of messages; the filters are the same for the same list. */
-const pages = new WeakMap<FolderPage, FolderPageInput & { readonly model: ReturnType<typeof makeFolderPage> }>();
+const pages = new WeakMap<FolderPage, ShownFolder & { readonly model: ReturnType<typeof makeFolderPage> }>();
 
 /** The same object while it shows the same. */
-export function folderPage(input: FolderPageInput) {
+export function folderPage(input: ShownFolder) {
   const { answer, folders, listPath } = input;
   const known = pages.get(answer);
   if (known !== undefined && known.folders === folders && known.listPath === listPath) return known.model;
@@ -131,7 +131,7 @@ export function folderPage(input: FolderPageInput) {
   return model;
 }
 
-function makeFolderPage({ mailbox, answer, filters, folders, listPath }: FolderPageInput) {
+function makeFolderPage({ mailbox, answer, filters, folders, listPath }: ShownFolder) {
   const path = folderHref(mailbox, answer.folder.name);
   const { q = '', unread, flagged, order } = filters;
   return {
