@@ -8,6 +8,8 @@ export interface HttpLoad {
   readonly connections: number;
   /** Of all connections together: a busy machine takes longer, and the server is as warm. */
   readonly requests: number;
+  /** Of each connection between an answer and the next request; none if absent. */
+  readonly pauseMs?: number;
 }
 
 export interface HttpResult {
@@ -27,10 +29,12 @@ class Client {
   #waiting: Buffer = Buffer.alloc(0);
   #asked = 0;
   readonly #answered: (ms: number) => boolean;
+  readonly #pauseMs: number;
 
   /** @param answered false to stop */
-  constructor({ port, path, headers }: HttpLoad, answered: (ms: number) => boolean) {
+  constructor({ port, path, headers, pauseMs = 0 }: HttpLoad, answered: (ms: number) => boolean) {
     this.#answered = answered;
+    this.#pauseMs = pauseMs;
     const fields = Object.entries({ Host: `127.0.0.1:${port}`, ...headers }).map(
       ([name, value]) => `${name}: ${value}`,
     );
@@ -61,7 +65,9 @@ class Client {
     if (!head.startsWith('HTTP/1.1 200') || Number.isNaN(length)) throw new Error(`an answer without use:\n${head}`);
     if (this.#waiting.length < end + headEnd.length + length) return;
     this.#waiting = Buffer.alloc(0);
-    if (this.#answered(performance.now() - this.#asked)) this.#ask();
+    if (!this.#answered(performance.now() - this.#asked)) return;
+    if (this.#pauseMs === 0) this.#ask();
+    else setTimeout(() => this.#ask(), this.#pauseMs);
   }
 }
 

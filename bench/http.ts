@@ -6,12 +6,13 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import type { HttpLoad, HttpResult } from './http-load.js';
+import { mailDomain, pagesUnderMail } from './http-under-mail.js';
 import { stopChild } from './peer.js';
 import { processorTimes } from './processor-time.js';
 import { authorization, startSite, type Site } from './site.js';
 import { median, printTable } from './table.js';
 
-/** `--quick`: one short round. `--only TEXT`: rows whose title has it. */
+/** `--quick`: one short round. `--only TEXT`: rows whose title has it; `--only 'page under mail'`: only the times of pages while mail comes in. */
 const options = {
   quick: { type: 'boolean', default: false },
   only: { type: 'string', default: '' },
@@ -79,20 +80,26 @@ export async function http(args: readonly string[]): Promise<void> {
       printed.push(await measure(row, own, bare, { quick: values.quick, connections: Number(values.connections) }));
       process.stderr.write(`${printed.at(-1)?.join('  ')}\n`);
     }
-    process.stdout.write(
-      `${values.connections} connections. Medians of requests a second; the least processor time per request.\n`,
-    );
-    const head = ['load', 'bare/s', 'postern/s', 'ratio', 'µs bare', 'µs postern', 'user + system', 'ratio of µs'];
-    printTable([...head, 'p50 ms bare', 'p50 ms', 'p99 ms bare', 'p99 ms'], printed);
+    if (printed.length > 0) printRows(printed, values.connections);
+    if ('page under mail'.includes(values.only)) await pagesUnderMail(own, values.quick ? 100 : 1000);
   } finally {
     for (const { child } of sites) await stopChild(child);
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
+function printRows(rows: readonly string[][], connections: string): void {
+  process.stdout.write(
+    `${connections} connections. Medians of requests a second; the least processor time per request.\n`,
+  );
+  const head = ['load', 'bare/s', 'postern/s', 'ratio', 'µs bare', 'µs postern', 'user + system', 'ratio of µs'];
+  printTable([...head, 'p50 ms bare', 'p50 ms', 'p99 ms bare', 'p99 ms'], rows);
+}
+
 function startPostern(folder: string): Promise<Site> {
   const config = join(folder, 'postern.json5');
   const settings = {
+    domains: ['localhost', mailDomain],
     smtp: { listeners: [{ mode: 'mx', port: 0 }] },
     sitePlugins: [here('./http-page.js')],
     plugins: { 'bench-page': { file: join(folder, 'page.json') } },

@@ -157,6 +157,8 @@ export const reloading = service<Reloading>('postern.reloading');
 
 export interface HealthOverview {
   status(): HealthState;
+  /** Another number after another component or state was seen. */
+  readonly changes: number;
   /** Seconds since start. */
   uptime(): number;
   components(): Readonly<Record<string, ComponentHealth>>;

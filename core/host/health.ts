@@ -17,6 +17,7 @@ export class HealthRegistry {
   readonly #started: number;
   /** Sorted by name. */
   #components: ReadonlyMap<string, Component> = new Map();
+  #changes = 0;
 
   constructor({ clock }: { readonly clock: Clock }) {
     this.#clock = clock;
@@ -50,6 +51,10 @@ export class HealthRegistry {
     return worst;
   }
 
+  get changes(): number {
+    return this.#changes;
+  }
+
   uptime(): number {
     return Math.floor((this.#clock.monotonic() - this.#started) / 1000);
   }
@@ -59,13 +64,17 @@ export class HealthRegistry {
   }
 
   #setComponents(components: readonly (readonly [string, Component])[]): void {
+    this.#changes += 1;
     this.#components = new Map(components.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   }
 
   #look(component: Component): HealthReport {
     const report = runCheck(component.check);
     const { status } = report;
-    if (status !== component.seen.status) component.seen = { status, since: this.#now() };
+    if (status !== component.seen.status) {
+      component.seen = { status, since: this.#now() };
+      this.#changes += 1;
+    }
     return report;
   }
 

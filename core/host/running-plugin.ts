@@ -199,8 +199,8 @@ function instrumentedContext(context: PluginContext, instrumentation: PluginInst
     };
     return (...given) => {
       try {
-        const result = pending.track(act(...given));
-        if (result instanceof Promise) result.catch(failed);
+        const result = act(...given);
+        if (result instanceof Promise) pending.track(result).catch(failed);
         return result;
       } catch (error) {
         failed(error);
@@ -217,10 +217,7 @@ function instrumentedContext(context: PluginContext, instrumentation: PluginInst
         http.mount(
           endpoints.map((endpoint) => {
             const { method, path, handle } = endpoint;
-            return trackInUse({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, () => {
-              pending.begin();
-              return () => pending.end();
-            });
+            return trackInUse({ ...endpoint, handle: wrap(`${method} ${path}`, handle, isOurFault) }, pending);
           }),
         ),
     },

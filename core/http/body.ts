@@ -290,11 +290,11 @@ export class Uploads {
   /** Removes the files of a request when it is answered, whatever the response. */
   readonly releaseAfter: Middleware = (ctx, next) =>
     // Only methods with a body have files to remove.
-    ctx.method === 'GET' || ctx.method === 'HEAD' ? next() : this.#release(ctx, next);
+    ctx.method === 'GET' || ctx.method === 'HEAD' ? next(ctx) : this.#release(ctx, next);
 
   async #release(ctx: Context, next: Next): Promise<void> {
     try {
-      await next();
+      await next(ctx);
     } finally {
       for (const path of this.#files.get(ctx) ?? []) await unlink(path).catch(() => undefined);
     }

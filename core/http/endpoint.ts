@@ -225,21 +225,24 @@ export function defineEndpoint<
   return Object.freeze(endpoint) as unknown as AnyEndpoint;
 }
 
-/** Marks the plugin of an endpoint as in use; the result ends that. */
-type Hold = () => () => void;
+/** Counts what goes on in the plugin of an endpoint. */
+interface Use {
+  begin(): void;
+  end(): void;
+}
 
-const holds = new WeakMap<object, Hold>();
+const uses = new WeakMap<object, Use>();
 
 /** The endpoint is in use from the moment its route is found until the request is answered, its body included. */
-export function trackInUse(endpoint: AnyEndpoint, hold: Hold): AnyEndpoint {
-  holds.set(endpoint, hold);
+export function trackInUse(endpoint: AnyEndpoint, use: Use): AnyEndpoint {
+  uses.set(endpoint, use);
   return endpoint;
 }
 
-/** Marks all of them; the result releases them. */
-export function trackAll(endpoints: readonly object[]): () => void {
-  const ends = endpoints.map((endpoint) => holds.get(endpoint)?.());
-  return () => {
-    for (const end of ends) end?.();
-  };
+export function beginUse(endpoints: readonly object[]): void {
+  for (const endpoint of endpoints) uses.get(endpoint)?.begin();
+}
+
+export function endUse(endpoints: readonly object[]): void {
+  for (const endpoint of endpoints) uses.get(endpoint)?.end();
 }

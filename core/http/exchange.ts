@@ -70,8 +70,9 @@ export type ReadBody =
     };
 
 export type Context = ParameterizedContext<ExchangeState, { compress?: boolean }>;
-export type Next = () => Promise<unknown>;
-/** One that has nothing to do afterwards returns what `next` returns: a promise less for every request. */
+/** The stages after one, which it calls with its own context: so one function serves all requests. */
+export type Next = (ctx: Context) => Promise<unknown>;
+/** One that has nothing to do afterwards returns what `next` returns: a promise less for every request. It may throw at once. */
 export type Middleware = (ctx: Context, next: Next) => Promise<unknown>;
 
 /** Signed in with a session, at this node or at the one that has forwarded the request. */

@@ -1,4 +1,5 @@
 import { problem } from '../problem.js';
+import type { Account } from '../contracts/accounts.js';
 import type { AccessControl } from './access.js';
 import { bodyType, hasBody, isForm, readBody, refuseJsonAsForm, type Uploads } from './body.js';
 import type { EndpointRequest, HandlerInput, Representation } from './endpoint.js';
@@ -21,7 +22,7 @@ const maxAgreed = 300;
 export function negotiation(): Middleware {
   return function chooseFormat(ctx: Context, next: Next) {
     ctx.state.representation = chooseRepresentation(ctx, ctx.state.matched);
-    return next();
+    return next(ctx);
   };
 }
 
@@ -32,11 +33,11 @@ export function bodyParser(settings: () => HttpSettings, uploadLimit: () => numb
     const limits = { ...settings().limits, uploadBytes: uploadLimit() };
     const read = body.kind === 'form' ? body : await readBody(ctx, matched.route.endpoint.body, limits, uploads);
     ctx.state.body = takePage(ctx, read);
-    await next();
+    await next(ctx);
   }
   return function parseBody(ctx: Context, next: Next) {
     const isEmpty = ctx.state.matched.route.endpoint.body === undefined && !hasBody(ctx);
-    return isEmpty ? next() : parse(ctx, next);
+    return isEmpty ? next(ctx) : parse(ctx, next);
   };
 }
 
@@ -45,7 +46,7 @@ export function inputReader(access: AccessControl): Middleware {
   return function checkInput(ctx: Context, next: Next) {
     const { matched, representation, body, once } = ctx.state;
     ctx.state.input = readInput(ctx, matched, { representation, body, once, access });
-    return next();
+    return next(ctx);
   };
 }
 
@@ -55,7 +56,7 @@ export function bodyValidator(): Middleware {
     const { input, matched, body } = ctx.state;
     const values = readValues(matched, body);
     if (values !== undefined) ctx.state.input = { ...input, body: values };
-    return next();
+    return next(ctx);
   };
 }
 
@@ -67,56 +68,102 @@ interface InputSources {
 }
 
 /** The input of a handler, except the values of the body. */
-export function readInput(
-  ctx: Context,
-  matched: MatchedRoute,
-  { representation, body: read, once, access }: InputSources,
-): Input {
+export function readInput(ctx: Context, matched: MatchedRoute, sources: InputSources): Input {
   const { endpoint } = matched.route;
-  const params = validate(endpoint.params, matched.params, 'bad-request', 'names');
-  const input = {
-    params,
+  return {
+    params: validate(endpoint.params, matched.params, 'bad-request', 'names'),
     query: readQuery(ctx, matched),
     body: undefined,
-    request: {
-      [context]: ctx,
-      id: ctx.state.exchange.id,
-      account: ctx.state.exchange.account,
-      remoteAddress: ctx.state.exchange.remoteAddress,
-      get host() {
-        return hostName(ctx.get('Host'));
-      },
-      path: ctx.path,
-      get listPath() {
-        return listPath(ctx);
-      },
-      representation,
-      fragment: representation === 'html' && wantsFragment(ctx),
-      confirmed: !isForm(bodyType(ctx)) || (read.kind === 'form' ? read.fields['confirm'] === 'yes' : true),
-      ifMatch: ctx.get('If-Match') || undefined,
-      ifNoneMatch: ctx.get('If-None-Match') || undefined,
-      stream: read.kind === 'raw' ? read.stream : undefined,
-      files: read.kind === 'raw' ? read.files : [],
-      fields: read.kind === 'raw' ? read.fields : {},
-      contentType: ctx.get('Content-Type') || undefined,
-      ...(once !== undefined && { once }),
-      get signal() {
-        return abortSignal(ctx, access);
-      },
-    },
+    request: new HandlerRequest(ctx, sources),
   };
-  return input;
 }
 
-/** Key of the context in a request. */
-const context = Symbol('context');
+/** What few handlers ask for is read when they do. */
+class HandlerRequest implements EndpointRequest {
+  readonly #ctx: Context;
+  readonly #sources: InputSources;
+  readonly fragment: boolean;
+  readonly confirmed: boolean;
+  readonly once?: string;
+
+  constructor(ctx: Context, sources: InputSources) {
+    const { representation, body, once } = sources;
+    this.#ctx = ctx;
+    this.#sources = sources;
+    this.fragment = representation === 'html' && wantsFragment(ctx);
+    this.confirmed = !isForm(bodyType(ctx)) || body.kind !== 'form' || body.fields['confirm'] === 'yes';
+    if (once !== undefined) this.once = once;
+  }
+
+  static contextOf(request: EndpointRequest): Context {
+    if (!(request instanceof HandlerRequest)) throw new Error('not the request of a handler');
+    return request.#ctx;
+  }
+
+  get id(): string {
+    return this.#ctx.state.exchange.id;
+  }
+
+  get account(): Account | null {
+    return this.#ctx.state.exchange.account;
+  }
+
+  get remoteAddress(): string {
+    return this.#ctx.state.exchange.remoteAddress;
+  }
+
+  get host(): string | undefined {
+    return hostName(this.#ctx.get('Host'));
+  }
+
+  get path(): string {
+    return this.#ctx.path;
+  }
+
+  get listPath(): string {
+    return listPath(this.#ctx);
+  }
+
+  get representation(): Representation {
+    return this.#sources.representation;
+  }
+
+  get ifMatch(): string | undefined {
+    return this.#ctx.get('If-Match') || undefined;
+  }
+
+  get ifNoneMatch(): string | undefined {
+    return this.#ctx.get('If-None-Match') || undefined;
+  }
+
+  get stream(): EndpointRequest['stream'] {
+    return this.#raw?.stream;
+  }
+
+  get files(): EndpointRequest['files'] {
+    return this.#raw?.files ?? [];
+  }
+
+  get fields(): EndpointRequest['fields'] {
+    return this.#raw?.fields ?? {};
+  }
+
+  get #raw(): Extract<ReadBody, { kind: 'raw' }> | undefined {
+    const { body } = this.#sources;
+    return body.kind === 'raw' ? body : undefined;
+  }
+
+  get contentType(): string | undefined {
+    return this.#ctx.get('Content-Type') || undefined;
+  }
+
+  get signal(): AbortSignal {
+    return abortSignal(this.#ctx, this.#sources.access);
+  }
+}
 
 /** For the endpoints of the shell itself, which set cookies. */
-export function contextOf(request: EndpointRequest & { readonly [context]?: Context }): Context {
-  const ctx = request[context];
-  if (ctx === undefined) throw new Error('not the request of a handler');
-  return ctx;
-}
+export const contextOf = (request: EndpointRequest): Context => HandlerRequest.contextOf(request);
 
 /**
  * Unknown parameters are refused, because a misspelt filter would otherwise select everything. Empty ones count as

@@ -89,7 +89,7 @@ export class Pages {
     const notice = notices.take(key, account?.username);
     return {
       title,
-      nav: navigation.show(ctx.path, account, (href) => may(account, 'GET', href)),
+      nav: navigation.show(ctx.path, account, (href) => may(account, 'GET', href), rights(account)),
       account,
       session: hasSession(ctx),
       may: (method, path) => may(account, method, path) ?? false,
@@ -170,44 +170,66 @@ interface ShownLink {
 
 const roles: readonly unknown[] = ['read', 'operate', 'admin'] satisfies readonly Role[];
 
+/** Rights whose lists of links are kept. */
+const maxLists = 20;
+
 /** The links in the bar of every page: those of the server, then those of the site, each by `order`. */
 export class Navigation {
   readonly #links: Readonly<Record<Side, Set<NavigationLink>>> = { server: new Set(), site: new Set() };
+  /** By the rights of an account: what it may follow, and that list by the address of the current link. */
+  readonly #lists = new LRUCache<string, ListOfLinks>({ max: maxLists });
 
   /** Returns the undo. @throws start error for an invalid link */
   add(plugin: string, link: NavigationLink, side: Side): () => void {
     const complaint = complaintOf(link);
     if (complaint !== undefined) throw startError(`Plugin ${plugin}, link ${link.href}: ${complaint}`);
     this.#links[side].add(link);
-    return () => void this.#links[side].delete(link);
+    this.#lists.clear();
+    return () => {
+      this.#links[side].delete(link);
+      this.#lists.clear();
+    };
   }
 
   /**
-   * Links that the account may follow from that path.
+   * Links that the account may follow from that path: the same object for the same rights and the same current link.
    *
    * @param mayOpen result of the access rules; undefined where no page is mounted, so that the role of the link decides
+   * @param rights another text for every other result of these rules and roles
    */
   show(
     path: string,
     account: Account | null,
     mayOpen: (href: string) => boolean | undefined = () => undefined,
+    rights: string = account?.role ?? '',
   ): readonly ShownLink[] {
+    const list = this.#lists.get(rights) ?? this.#list(account, mayOpen);
+    this.#lists.set(rights, list);
+    const current = list.links
+      .filter(
+        ({ href, section = href }) =>
+          path === href || (href !== '/' && path.startsWith(section.endsWith('/') ? section : `${section}/`)),
+      )
+      .toSorted((a, b) => (b.section ?? b.href).length - (a.section ?? a.href).length)[0]?.href;
+    const shown =
+      list.shown.get(current) ??
+      list.links.map(({ title, href, group = '' }) => ({ title, href, group, current: href === current }));
+    list.shown.set(current, shown);
+    return shown;
+  }
+
+  #list(account: Account | null, mayOpen: (href: string) => boolean | undefined): ListOfLinks {
     const site = inOrder(this.#links.site).map((link) => ({ ...link, group: link.group ?? 'Site' }));
     const links = [...inOrder(this.#links.server), ...site].filter(
       ({ href, role }) => mayOpen(href) ?? holds(account, role),
     );
-    const current = links
-      .filter(
-        ({ href, section = href }) => path === href || path.startsWith(section.endsWith('/') ? section : `${section}/`),
-      )
-      .toSorted((a, b) => (b.section ?? b.href).length - (a.section ?? a.href).length)[0];
-    return links.map(({ title, href, group = '' }) => ({
-      title,
-      href,
-      group,
-      current: href === current?.href && (href !== '/' || path === '/'),
-    }));
+    return { links, shown: new Map() };
   }
+}
+
+interface ListOfLinks {
+  readonly links: readonly (Omit<NavigationLink, 'group'> & { readonly group?: string })[];
+  readonly shown: Map<string | undefined, readonly ShownLink[]>;
 }
 
 const inOrder = (links: ReadonlySet<NavigationLink>): readonly NavigationLink[] =>

@@ -9,7 +9,7 @@ export function targetCheck(largest: () => number): Middleware {
   return function checkTarget(ctx: Context, next: Next) {
     if (ctx.url.length > largest()) throw problem('uri-too-long');
     checkPath(ctx.url.split('?', 1)[0] ?? '');
-    return next();
+    return next(ctx);
   };
 }
 
@@ -96,7 +96,7 @@ export function httpsRedirect(settings: () => HttpSettings): Middleware {
   return function redirectToHttps(ctx: Context, next: Next) {
     const { https } = settings();
     const { isSecure, isLocal } = ctx.state.exchange;
-    if (https === undefined || isSecure || isLocal || isWellKnown(ctx)) return next();
+    if (https === undefined || isSecure || isLocal || isWellKnown(ctx)) return next(ctx);
     const name = hostName(ctx.req.headers.host ?? '');
     if (name === undefined || !safe.has(ctx.method)) throw problem('forbidden', 'Use the https address.');
     const host = name.includes(':') ? `[${name}]` : name;
@@ -111,18 +111,18 @@ export function hostCheck(settings: () => HttpSettings): Middleware {
   let ours: KnownHost | undefined;
   return function checkHost(ctx: Context, next: Next) {
     // The first node has checked the name by which its client reached it.
-    if (ctx.state.exchange.forwarder !== undefined) return next();
+    if (ctx.state.exchange.forwarder !== undefined) return next(ctx);
     if (ctx.req.httpVersionMajor < 1) throw problem('bad-request', 'Speak HTTP/1.1.');
     if (hostFields(ctx.req.rawHeaders) > 1) throw problem('bad-request', 'There are two Host fields.');
     takeOriginForm(ctx);
     const field = ctx.req.headers.host;
     // HTTP/1.0 has no Host, and browsers, whom this protects, do not speak it.
-    if (field === undefined || isWellKnown(ctx)) return next();
+    if (field === undefined || isWellKnown(ctx)) return next(ctx);
     const { localAddress } = ctx.req.socket;
     const known = ours?.field === field && ours.localAddress === localAddress && ours.settings === settings();
     if (!known && !isOurs(field, settings(), localAddress)) throw misdirected();
     if (!known) ours = { field, localAddress, settings: settings() };
-    return next();
+    return next(ctx);
   };
 }
 
@@ -191,7 +191,7 @@ export function crossSiteCheck(settings: () => HttpSettings): Middleware {
     if (!safe.has(ctx.method) && !isOwn(ctx, settings().publicUrls)) {
       throw problem('cross-site', 'A page of another site asked for this. Open the page here and do it again.');
     }
-    return next();
+    return next(ctx);
   };
 }
 

@@ -31,7 +31,7 @@ export function securityHeaders(settings: () => HttpSettings): Middleware {
     const { publicUrls, https } = settings();
     if ((publicUrls.length > 0 || https !== undefined) && reachedByTls(ctx, publicUrls))
       ctx.set('Strict-Transport-Security', `max-age=${yearSeconds}`);
-    return next();
+    return next(ctx);
   };
 }
 
@@ -63,13 +63,13 @@ export function compression(): Middleware {
     const { 'accept-encoding': accepted } = ctx.req.headers;
     if (accepted === undefined || ctx.acceptsEncodings('br', 'gzip', 'identity') === false) {
       ctx.res.setHeader('Vary', 'Accept-Encoding');
-      return next();
+      return next(ctx);
     }
     return compressed(ctx, next);
   };
 
   async function compressed(ctx: Context, next: Next) {
-    await compress(ctx, next as never);
+    await compress(ctx, () => next(ctx));
     const tag = ctx.res.getHeader('ETag');
     const recoded = ctx.compress !== false && ctx.res.hasHeader('Content-Encoding');
     if (recoded && typeof tag === 'string' && tag.startsWith('"')) {

@@ -163,7 +163,10 @@ export class Metrics {
   /** A metric that fails or takes too long does not affect the others. */
   async #collect(): Promise<readonly CollectedMetric[]> {
     const own = [...this.#registered.values()].map(async (registered) => [await inTime(registered)]);
-    const collected = await Promise.allSettled([...own, ...(this.#options.process ? [processFigures()] : [])]);
+    const collected = await Promise.allSettled([
+      ...own,
+      ...(this.#options.process ? [currentFigures().collected] : []),
+    ]);
     return collected.flatMap((result): readonly CollectedMetric[] =>
       result.status === 'fulfilled' ? result.value : [],
     );
@@ -229,16 +232,25 @@ function processMetrics(): Registry {
 
 /** Scrapes within a second share the figures: reading them costs more than all metrics of the server. */
 const keepMs = 1000;
-let figures: { readonly until: number; readonly collected: Promise<readonly CollectedMetric[]> } | undefined;
+let figures: ProcessFigures | undefined;
 
-function processFigures(): Promise<readonly CollectedMetric[]> {
+interface ProcessFigures {
+  readonly until: number;
+  readonly collected: Promise<readonly CollectedMetric[]>;
+  /** Made when it is asked for. */
+  readonly texts: Partial<Record<ExpositionFormat, string>>;
+}
+
+function currentFigures(): ProcessFigures {
   const now = systemClock.monotonic();
   if (figures === undefined || now >= figures.until) {
-    figures = { until: now + keepMs, collected: processMetrics().getMetricsAsJSON() };
+    figures = { until: now + keepMs, collected: processMetrics().getMetricsAsJSON(), texts: {} };
   }
-  return figures.collected;
+  return figures;
 }
 
 async function processText(format: ExpositionFormat): Promise<string> {
-  return expose(await processFigures().catch(() => []), format);
+  const { collected, texts } = currentFigures();
+  const metrics = await collected.catch(() => []);
+  return (texts[format] ??= expose(metrics, format));
 }

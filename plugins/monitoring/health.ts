@@ -38,7 +38,7 @@ export async function watchHealth(context: PluginContext, deps: HealthDeps): Pro
   const eventLoop = new EventLoop(options.eventLoop);
   context.onClose(() => eventLoop.close());
   const hooks = new HookFailures(() => catalogue.hooks(), clock);
-  const room = new SessionRoom(() => activity.figures().sessions, configuration);
+  const room = new SessionRoom(() => activity.sessions, configuration);
   const changes = new HealthChanges(deps.health, log);
   await disk.look();
   await probe.look();

@@ -42,7 +42,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
       audit: undefined,
     };
     ctx.res.setHeader('X-Request-Id', id);
-    return next();
+    return next(ctx);
   };
 }
 
@@ -115,7 +115,7 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
       const level = route === '/assets/*' ? 'debug' : 'info';
       log[level](line, 'request');
     });
-    return next();
+    return next(ctx);
   };
 }
 

@@ -78,7 +78,7 @@ export class Assets {
 
   /** Answers `/assets/…`; passes everything else on. */
   readonly serve: Middleware = (ctx, next: Next) => {
-    if (!ctx.path.startsWith('/assets/')) return next();
+    if (!ctx.path.startsWith('/assets/')) return next(ctx);
     ctx.compress = false;
     const asset = this.#byUrl.get(ctx.path);
     if (asset === undefined) throw problem('not-found', 'There is no such asset.');

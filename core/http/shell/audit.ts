@@ -147,7 +147,7 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
     ['status'],
   );
   async function writeAudit(ctx: Context, next: Next): Promise<void> {
-    await next();
+    await next(ctx);
     const { account, asked, route, forwarder, answeredBy, ...exchange } = ctx.state.exchange;
     // The node that has answered writes the line.
     if (route === undefined || asked || answeredBy !== undefined) return;
@@ -172,5 +172,5 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
       }),
     );
   }
-  return (ctx, next) => (mutating.has(ctx.method) ? writeAudit(ctx, next) : next());
+  return (ctx, next) => (mutating.has(ctx.method) ? writeAudit(ctx, next) : next(ctx));
 }

@@ -24,14 +24,14 @@ const nothing = () => problem('not-found', 'There is nothing for other nodes at 
 /** Other nodes reach only paths with an endpoint that says which node answers it. */
 export function forwardedPaths(table: () => RouteTable): Middleware {
   return function checkForwardedPath(ctx: Context, next: Next) {
-    if (ctx.state.exchange.forwarder === undefined) return next();
+    if (ctx.state.exchange.forwarder === undefined) return next(ctx);
     if (
       table()
         .find(ctx.path)
         ?.endpoints.some(({ nodeOf }) => nodeOf !== undefined) !== true
     )
       throw nothing();
-    return next();
+    return next(ctx);
   };
 }
 
@@ -50,14 +50,14 @@ export function forwarding({ otherNodes, access }: ForwardingDeps): Middleware {
     const { nodeOf, params } = matched.route.endpoint;
     if (nodeOf === undefined) {
       if (exchange.forwarder !== undefined) throw nothing();
-      return next();
+      return next(ctx);
     }
     const node = await nodeOf({
       params: validate(params, matched.params, 'bad-request', 'names'),
       query: readQuery(ctx, matched),
     });
     const nodes = otherNodes();
-    if (node === undefined || node === nodes?.node) return next();
+    if (node === undefined || node === nodes?.node) return next(ctx);
     if (nodes === undefined) throw problem('not-found', `This server is in no cluster, so there is no node ${node}.`);
     // The token of the owner is worth something on its own machine only.
     if (exchange.forwarder !== undefined || exchange.account?.username === ownerUsername)

@@ -18,7 +18,7 @@ export function confirmation(pages: Pages): Middleware {
   return function confirm(ctx: Context, next: Next) {
     const { matched, input, representation, body } = ctx.state;
     const question = matched.route.endpoint.confirm;
-    if (question === undefined || input.request.confirmed) return next();
+    if (question === undefined || input.request.confirmed) return next(ctx);
     if (representation !== 'html') throw unconfirmed(question);
     askToConfirm(ctx, question, body.kind === 'form' ? body.fields : {}, pages);
     return Promise.resolve();

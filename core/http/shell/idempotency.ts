@@ -21,7 +21,7 @@ export function idempotency(answersInForce: () => KeptAnswers): Middleware {
     const key = ctx.get('Idempotency-Key');
     const { idempotent, method } = ctx.state.matched.route.endpoint;
     if (idempotent !== true || key === '') {
-      await next();
+      await next(ctx);
       return;
     }
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
@@ -46,7 +46,7 @@ export function idempotency(answersInForce: () => KeptAnswers): Middleware {
       }
       ctx.state.body = fingerprint.body;
       ctx.state.once = name.slice(0, 32);
-      await next();
+      await next(ctx);
       if (isDone(ctx)) await answers.keep(name, { ...responseOf(ctx), fingerprint: await fingerprint.digest() });
     } finally {
       await release();

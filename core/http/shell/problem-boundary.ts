@@ -18,7 +18,7 @@ import { ownReferer } from '../referer.js';
 export function problemBoundary(pages: Pages, log: Log): Middleware {
   return async function answerProblems(ctx: Context, next: Next) {
     try {
-      await next();
+      await next(ctx);
       if (ctx.body === undefined && ctx.status === 404) throw problem('not-found');
     } catch (thrown) {
       respond(ctx, asProblem(thrown), pages, log);

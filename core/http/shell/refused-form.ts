@@ -2,7 +2,7 @@ import { classOf, isProblem } from '../../problem.js';
 import { runAs } from '../../watchdog/running-code.js';
 import type { AccessControl } from '../access.js';
 import { bodyType, isForm } from '../body.js';
-import { type RefusedForm, type Response, trackAll } from '../endpoint.js';
+import { beginUse, endUse, type RefusedForm, type Response } from '../endpoint.js';
 import { wantsFragment, type Context, type Next, type ReadBody } from '../exchange.js';
 import { refillForm } from '../form-refill.js';
 import { readInput } from '../input.js';
@@ -27,8 +27,10 @@ export class RefusedForms {
     this.#deps = deps;
   }
 
-  readonly showAgain = (ctx: Context, next: Next): Promise<unknown> => {
-    return next().catch(async (error: unknown) => {
+  readonly showAgain = async (ctx: Context, next: Next): Promise<void> => {
+    try {
+      await next(ctx);
+    } catch (error) {
       if (!isProblem(error)) throw error;
       const { exchange, matched, representation, input, body } = ctx.state;
       exchange.audit = error.details.audit;
@@ -41,7 +43,7 @@ export class RefusedForms {
         swapWholePage(ctx);
         await writeResponse(ctx, { ...response, status: 422 }, () => asObject(response.model), this.#deps);
       } else if (!(await this.#showFormAgain(ctx, refused))) throw error;
-    });
+    }
   };
 
   /**
@@ -76,7 +78,7 @@ export class RefusedForms {
     const { endpoint, mark, plugin, template } = matched.route;
     if (ctx.state.exchange.forwarder !== undefined && endpoint.nodeOf === undefined) return undefined;
     const action = ctx.url;
-    const release = trackAll([endpoint]);
+    beginUse([endpoint]);
     try {
       // Views show links and filters of the requested address.
       ctx.url = page;
@@ -101,7 +103,7 @@ export class RefusedForms {
       throw error;
     } finally {
       ctx.url = action;
-      release();
+      endUse([endpoint]);
     }
   }
 }

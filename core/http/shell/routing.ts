@@ -1,7 +1,7 @@
 import { isProblem, problem } from '../../problem.js';
 import { signInFirst, type AccessControl, type AccessRules } from '../access.js';
 import { bodyType, readFields } from '../body.js';
-import { type Method, trackAll } from '../endpoint.js';
+import { beginUse, endUse, type Method } from '../endpoint.js';
 import type { Context, Next } from '../exchange.js';
 import { prefersHtml } from '../negotiation.js';
 import type { HttpSettings } from '../options.js';
@@ -32,14 +32,14 @@ export class Routing {
       await this.#redirectOrRefuse(ctx);
       return;
     }
-    const release = trackAll(found.endpoints);
+    beginUse(found.endpoints);
     try {
       // The compression middleware has set its own name there.
       ctx.res.setHeader('Vary', 'Accept-Encoding, Accept, HX-Request');
       ctx.state.found = found;
-      await next();
+      await next(ctx);
     } finally {
-      release();
+      endUse(found.endpoints);
     }
   };
 
@@ -67,13 +67,13 @@ export class Routing {
     exchange.params = matched.params;
     ctx.state.matched = matched;
     ctx.state.body = form === undefined ? { kind: 'none' } : { kind: 'form', fields: form };
-    await next();
+    await next(ctx);
   };
 
   readonly checkAccess = async (ctx: Context, next: Next): Promise<void> => {
     const { matched } = ctx.state;
     await this.#deps.access.admit(ctx, this.#gate(ctx, matched.route.endpoint.method, matched));
-    await next();
+    await next(ctx);
   };
 
   /**
@@ -82,7 +82,7 @@ export class Routing {
    */
   readonly explainNotFound = async (ctx: Context, next: Next): Promise<void> => {
     try {
-      await next();
+      await next(ctx);
     } catch (error) {
       const { found, matched } = ctx.state;
       const { method } = matched.route.endpoint;

@@ -32,7 +32,7 @@ import { declaredGate, describeRoute, docsEndpoints, openApiDocument } from './o
 import type { AnyEndpoint, Method } from '../endpoint.js';
 import type { Account } from '../../contracts/accounts.js';
 import type { EndpointDescription } from '../../contracts/server.js';
-import type { ExchangeState, Middleware } from '../exchange.js';
+import type { Context, ExchangeState, Middleware, Next } from '../exchange.js';
 import { forwardedPaths, forwarding, setForwarder } from './forwarding.js';
 import { FileAnswers, idempotency } from './idempotency.js';
 import { Navigation, type NavigationLink, Notices, Pages, type PagesInput, type Side } from '../pages.js';
@@ -137,7 +137,7 @@ class Shell implements HttpShell {
   #sessions: BrowserSessions;
   readonly #access: AccessControl;
   readonly #audit: AuditSink;
-  readonly #koa = new Koa<ExchangeState>();
+  readonly #koa = Object.assign(new Koa<ExchangeState>(), { compose: linked });
   readonly #listener: RequestListener;
   readonly #server: HttpServer;
   readonly #mounted = new Set<readonly Route[]>();
@@ -455,6 +455,15 @@ class Shell implements HttpShell {
     const { host, port } = this.#server.listening ? this.#server.address() : this.#settings;
     return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
   }
+}
+
+/** For Koa: each stage gets the next one as a function of the context, so that nothing is made for a request. */
+function linked(stages: readonly Middleware[]): (ctx: Context) => Promise<unknown> {
+  const first = stages.reduceRight<Next>(
+    (next, stage) => (ctx) => stage(ctx, next),
+    () => Promise.resolve(),
+  );
+  return async (ctx) => first(ctx);
 }
 
 /** A client that disconnects is no error. */

@@ -24,7 +24,7 @@ function nextPath(given: string | undefined): string {
 export function offerSignIn(): Middleware {
   return async function offer(ctx: Context, next: Next) {
     try {
-      await next();
+      await next(ctx);
     } catch (error) {
       const isOurs = isProblem(error) && error.details.instead?.[0]?.href === signInPath;
       if (!isOurs || ctx.get('Authorization') !== '') throw error;

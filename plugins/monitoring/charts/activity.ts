@@ -50,11 +50,15 @@ export class Activity {
     return this.#open.size;
   }
 
+  get sessions(): ActivityFigures['sessions'] {
+    return { open: this.#open.size, total: this.#sessions };
+  }
+
   figures(): ActivityFigures {
     this.#turnDay();
     const since = Math.max(this.#day * DAY_MS, this.#started);
     return {
-      sessions: { open: this.#open.size, total: this.#sessions },
+      sessions: this.sessions,
       messages: { today: this.#today, since: new Date(since).toISOString(), total: this.#messages },
     };
   }

@@ -31,14 +31,13 @@ export function gaugeServer(
   metrics.gauge('disk_write_seconds', 'What the last durable write of one block took.', [], (gauge) =>
     gauge.set(probe.seconds),
   );
-  let shown = '';
+  let shown = -1;
   metrics.gauge('health_state', '1 for the state that a component is in.', ['component', 'state'], (gauge) => {
-    const components = Object.entries(health.components());
-    const current = components.map(([component, { status }]) => `${component} ${status}`).join();
-    if (current === shown) return;
-    shown = current;
+    health.status();
+    if (health.changes === shown) return;
+    shown = health.changes;
     gauge.reset();
-    for (const [component, { status }] of components) {
+    for (const [component, { status }] of Object.entries(health.components())) {
       for (const state of states) gauge.set({ component, state }, state === status ? 1 : 0);
     }
   });

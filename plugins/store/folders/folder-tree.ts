@@ -34,8 +34,14 @@ export interface FolderProperties {
 
 /** Folders whose totals are cached. */
 const maxSummaries = 10_000;
+const maxLists = 1000;
 const foldersAtOnce = 4;
 const specialOrder: readonly (SpecialUse | null)[] = ['inbox', 'drafts', 'sent', 'archive', 'junk', 'trash', null];
+
+interface FolderList {
+  readonly summaries: readonly (FolderSummary | undefined)[];
+  readonly sorted: readonly FolderSummary[];
+}
 
 /** Counts the messages of folders. */
 export class FolderTree {
@@ -46,16 +52,26 @@ export class FolderTree {
     max: maxSummaries,
   });
 
+  /** The last list of a mailbox, by its path. */
+  readonly #lists = new LRUCache<string, FolderList>({ max: maxLists });
+
   constructor(folders: MailboxFolders, clock: Clock) {
     this.#folders = folders;
     this.#clock = clock;
   }
 
-  /** INBOX first, then special folders, then by name. @throws Problem `not-found` */
+  /** INBOX first, then special folders, then by name; the same object while nothing changes. @throws Problem `not-found` */
   async list(mailbox: MailboxName): Promise<readonly FolderSummary[]> {
-    const all = [await this.#folders.find(mailbox, inbox), ...(await this.#folders.list(mailbox))];
+    const first = await this.#folders.find(mailbox, inbox);
+    const all = [first, ...(await this.#folders.list(mailbox))];
     const summaries = await mapBounded(all, foldersAtOnce, (folder) => this.#ifStillThere(folder));
-    return summaries.filter((summary) => summary !== undefined).toSorted(compareFolders);
+    const known = this.#lists.get(first.path);
+    const isSame =
+      known?.summaries.length === summaries.length && known.summaries.every((one, i) => one === summaries[i]);
+    if (known !== undefined && isSame) return known.sorted;
+    const sorted = summaries.filter((summary) => summary !== undefined).toSorted(compareFolders);
+    this.#lists.set(first.path, { summaries, sorted });
+    return sorted;
   }
 
   async #ifStillThere(folder: MailboxFolder): Promise<FolderSummary | undefined> {

@@ -132,7 +132,9 @@ function folderEndpoints({ reader, names }: StoreRoutesInput): readonly AnyEndpo
         if (etag !== undefined && namesTag(request.ifNoneMatch, etag)) return respond({ etag });
         const model = await reader.page(found, query);
         if (request.representation !== 'html') return respond({ model, ...(etag === undefined ? {} : { etag }) });
-        return folderPage(names.describe(mailbox), model, query, await reader.folders(mailbox), request.listPath);
+        const folders = await reader.folders(mailbox);
+        const { listPath } = request;
+        return folderPage({ mailbox: names.describe(mailbox), answer: model, filters: query, folders, listPath });
       },
     }),
     defineEndpoint({

@@ -110,20 +110,34 @@ function rowsOf(mailbox: MailboxIdentity, answer: FolderPage, path: string, list
   return made;
 }
 
-export function folderPage(
-  mailbox: MailboxIdentity,
-  answer: FolderPage,
-  filters: FolderFilters,
-  folders: readonly FolderSummary[],
-  listPath: string,
-) {
+interface ShownFolder {
+  readonly mailbox: MailboxIdentity;
+  readonly answer: FolderPage;
+  readonly filters: FolderFilters;
+  readonly folders: readonly FolderSummary[];
+  readonly listPath: string;
+}
+
+/** By the list of messages; the filters are the same for the same list. */
+const pages = new WeakMap<FolderPage, ShownFolder & { readonly model: ReturnType<typeof makeFolderPage> }>();
+
+/** The same object while it shows the same. */
+export function folderPage(input: ShownFolder) {
+  const { answer, folders, listPath } = input;
+  const known = pages.get(answer);
+  if (known !== undefined && known.folders === folders && known.listPath === listPath) return known.model;
+  const model = makeFolderPage(input);
+  pages.set(answer, { ...input, model });
+  return model;
+}
+
+function makeFolderPage({ mailbox, answer, filters, folders, listPath }: ShownFolder) {
   const path = folderHref(mailbox, answer.folder.name);
   const { q = '', unread, flagged, order } = filters;
   return {
     ...answer,
     ...mailbox,
     ...folderLinks(mailbox, folders, answer.folder.name),
-    listing: answer,
     items: rowsOf(mailbox, answer, path, listQuery(filters)),
     path,
     listPath,

@@ -39,6 +39,26 @@ test('since is the time of the last change of state, not of the last check', () 
   assert.equal(health.uptime(), 2);
 });
 
+test('the number of changes is another one after another state or component, and only then', () => {
+  const { health } = registry();
+  let report: HealthReport = { status: 'up' };
+  const seen = new Set([health.changes]);
+  const changes = (): boolean => {
+    health.status();
+    const isNew = !seen.has(health.changes);
+    seen.add(health.changes);
+    return isNew;
+  };
+  const undo = health.check('a', 'disk', () => report);
+  assert.deepEqual([changes(), changes()], [true, false]);
+  report = { status: 'degraded', why: 'low' };
+  assert.deepEqual([changes(), changes()], [true, false]);
+  report = { status: 'degraded', why: 'lower' };
+  assert.equal(changes(), false);
+  undo();
+  assert.deepEqual([changes(), changes()], [true, false]);
+});
+
 test('a check that throws or returns nonsense is degraded, and the others still run', () => {
   const { health } = registry();
   health.check('a', 'broken', () => {

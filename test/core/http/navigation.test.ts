@@ -68,3 +68,25 @@ test('links of the server have the heading that they name, those of the site are
   const wrong = { ...link('Odd', 1), group: 'Odd' } as never;
   assert.throws(() => navigation.add('b', wrong, 'site'), /group must be one of Mail, Delivery, Server, Admin/);
 });
+
+test('the list is the same object until its links, the rights or the current link are others', () => {
+  const navigation = new Navigation();
+  navigation.add('a', { ...link('Queue', 1), role: 'admin' }, 'server');
+  navigation.add('a', link('Store', 2), 'server');
+  let open = true;
+  const show = (path: string, rights: string) => navigation.show(path, admin, () => open, rights);
+  const first = show('/queue/7', 'admin 1');
+  assert.equal(show('/queue/8', 'admin 1'), first);
+  assert.deepEqual(show('/store', 'admin 1').find(({ current }) => current)?.title, 'Store');
+  assert.equal(show('/queue/7', 'admin 1'), first);
+  open = false;
+  assert.deepEqual(show('/queue/7', 'admin 2'), []);
+  open = true;
+  const undo = navigation.add('b', link('Words', 1), 'site');
+  assert.deepEqual(
+    show('/queue/7', 'admin 1').map(({ title }) => title),
+    ['Queue', 'Store', 'Words'],
+  );
+  undo();
+  assert.deepEqual(show('/queue/7', 'admin 1'), first);
+});

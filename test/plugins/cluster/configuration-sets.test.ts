@@ -27,7 +27,7 @@ describe('a set of configuration files', { skip: skipWithout('postgres') }, () =
     t.after(() => cluster.leave());
     let now = 0;
     const components: Record<string, ComponentHealth> = {};
-    const health = { status: () => 'up' as const, uptime: () => 0, components: () => ({ ...components }) };
+    const health = { status: () => 'up' as const, changes: 0, uptime: () => 0, components: () => ({ ...components }) };
     const sets = new ConfigurationSets(cluster.database, () => cluster.clock.now());
     const clock = { now: () => now, monotonic: () => now };
     const source = new SetSource({ cluster, sets, health, clock, log: rememberingLog().log });

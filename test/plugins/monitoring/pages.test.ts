@@ -78,6 +78,9 @@ test('the status strip tells of listeners, sessions, messages and disk', async (
   assert.deepEqual([tomorrow.messages.today, tomorrow.messages.total], [0, 1]);
 });
 
+const receivedOn = (page: string): string | undefined =>
+  /<h3>Received<\/h3>\s*<p class="traffic-total">(\d+)/.exec(page)?.[1];
+
 test('the landing page shows the mail of a day and of thirty, with what is frequent in it', async (t) => {
   const site = await openPluginSite(t, monitoring, { configuration });
   const pipeline = site.pipeline.snapshot();
@@ -124,10 +127,14 @@ test('the landing page shows the mail of a day and of thirty, with what is frequ
     assert.deepEqual(traffic.top.rejections, [{ name: '550 5.7.1 No mail from … <…>', count: 2 }]);
     const page = await site.page(`/?range=${range}`);
     assert.match(page, /Failure rate 33\.3 %/);
+    assert.equal(receivedOn(page), '1');
     assert.match(page, /550 5\.7\.1 No mail from … &lt;…&gt;/);
     assert.match(page, /aria-label="Received by the (hour|day), at most 1"/);
   }
   assert.equal((await site.get('/?range=1y')).status, 400);
+  pipeline.emit('accepted', { transaction, recipients: [], size: 2000, ms: 12 });
+  await new Promise((resolve) => void setImmediate(resolve));
+  for (const range of ['24h', '30d']) assert.equal(receivedOn(await site.page(`/?range=${range}`)), '2');
 });
 
 test('health is one word without an account and complete with one', async (t) => {

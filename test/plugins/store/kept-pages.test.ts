@@ -31,6 +31,9 @@ test('pages and JSON of a folder are right at the next request after each change
       const { text } = await operator.request(inbox, { accept: 'text/html' });
       const rows = [...text.matchAll(/message-subject">([^<]*)</g)].map(([, subject]) => subject);
       assert.deepEqual(rows, subjects, `page, ${state}`);
+      const names = [...text.matchAll(/folder-name">([^<]*)</g)].map(([, name]) => name);
+      assert.deepEqual(names, Object.keys(counts), `folders of the page, ${state}`);
+      assert.equal(/name="expect" value="(\d+)"/.exec(text)?.[1] ?? '0', String(counts['INBOX']), `count, ${state}`);
       const folders = (await operator.json(home)) as { folders: readonly { name: string; total: number }[] };
       assert.deepEqual(Object.fromEntries(folders.folders.map(({ name, total }) => [name, total])), counts, state);
     }
@@ -59,6 +62,31 @@ test('pages and JSON of a folder are right at the next request after each change
   await expect(['first'], { INBOX: 1, New: 0, Work: 0 });
   await rm(join(fixture.home, 'cur', `${first}:2,F`));
   await expect([], { INBOX: 0, New: 0, Work: 0 });
+});
+
+test('a page shows its own filters and what has come into other folders, however often it was asked for', async (t) => {
+  const fixture = await ReadingFixture.open(t);
+  await fixture.makeFolder('Work');
+  await fixture.file(mail('first'), { flags: '-' });
+  const { operator } = await openSite(t, fixture);
+  const page = async (query: string): Promise<string> =>
+    (await operator.request(`${inbox}${query}`, { accept: 'text/html' })).text;
+  const unreadOf = (text: string): readonly (string | undefined)[] =>
+    [...text.matchAll(/folder-unread">(\d+)/g)].map(([, count]) => count);
+  await fixture.settled();
+  const [q, clear] = [/name="q" value="([^"]*)"/, />Clear</];
+  for (let i = 0; i < 2; i += 1) {
+    assert.equal(q.exec(await page('?q=first'))?.[1], 'first');
+    assert.match(await page('?q=first'), clear);
+    assert.equal(q.exec(await page(''))?.[1], '');
+    assert.doesNotMatch(await page(''), clear);
+  }
+  const before = unreadOf(await page(''));
+  await fixture.file(mail('elsewhere'), { folder: 'Work' });
+  for (const state of ['at once', 'settled', 'kept']) {
+    if (state !== 'at once') await Promise.all([fixture.settled(), fixture.settled('Work')]);
+    assert.deepEqual(unreadOf(await page('')), [...before, '1'], state);
+  }
 });
 
 test('the same tag means the same bytes, also for HEAD; a folder that became a link is gone', async (t) => {
