@@ -107,6 +107,7 @@ export function statisticsPage(
     complaint,
     countedAt: now - Date.parse(at) > freshMs ? at : null,
     isFiltered,
+    isTooSlow: !isFiltered && Object.keys(filter).length > 0,
     refreshPath: isFiltered ? `${statisticsPath}?${queryOf(filter)}` : statisticsPath,
     ageColumns: ageColumns(ageLimits),
     destinations: byDestination.slice(0, maxRows).map((row) => destinationRow(row, ageLimits, { byName, filter })),
