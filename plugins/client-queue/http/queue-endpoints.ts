@@ -4,7 +4,7 @@ import type { EntryFilter } from '../../../core/contracts/relay-queue.js';
 import type { Entry } from '../../../core/contracts/queue-entry.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import type { Account } from '../../../core/contracts/accounts.js';
-import { problem } from '../../../core/problem.js';
+import { isProblem, problem } from '../../../core/problem.js';
 import {
   EntryAnswer,
   entryAnswer,
@@ -61,7 +61,7 @@ function listing(deps: QueueDeps): AnyEndpoint {
       const [list, counted, matching] = await Promise.all([
         queue.list({ filter, limit, sort, order, ...place }),
         queue.statistics(now),
-        isPage ? matchingStatistics(deps, filter) : undefined,
+        isPage ? matchingStatistics(deps, filter).catch(undefinedWhenSlow) : undefined,
       ]);
       const answer = {
         items: list.items.map(summaryAnswer),
@@ -94,6 +94,11 @@ function listing(deps: QueueDeps): AnyEndpoint {
 async function matchingStatistics({ queue, clock, sites }: QueueDeps, filter: EntryFilter) {
   if (Object.keys(filter).length === 0) return undefined;
   return statisticsAnswer(await queue.statistics(clock.now(), filter), sites, maxDestinations.page);
+}
+
+/** The list is shown all the same, with the figures of the whole queue. */
+function undefinedWhenSlow(error: unknown): undefined {
+  if (!isProblem(error) || error.problem !== 'unavailable') throw error;
 }
 
 function statistics(deps: QueueDeps): AnyEndpoint {

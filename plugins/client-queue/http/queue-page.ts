@@ -90,6 +90,7 @@ export function statisticsPage(
 ) {
   const { byState, oldest, open, bytes, quarantined } = statistics;
   const isFiltered = matching !== undefined;
+  const hasFilter = Object.keys(filter).length > 0;
   const { at } = matching ?? statistics;
   const { byDestination, destinationCount, byReason, bySender, senderCount, ageLimits } = matching ?? statistics;
   const byName = new Map(controls.map((control) => [control.destination, control]));
@@ -107,7 +108,8 @@ export function statisticsPage(
     complaint,
     countedAt: now - Date.parse(at) > freshMs ? at : null,
     isFiltered,
-    refreshPath: isFiltered ? `${statisticsPath}?${queryOf(filter)}` : statisticsPath,
+    isTooSlow: !isFiltered && hasFilter,
+    refreshPath: hasFilter ? `${statisticsPath}?${queryOf(filter)}` : statisticsPath,
     ageColumns: ageColumns(ageLimits),
     destinations: byDestination.slice(0, maxRows).map((row) => destinationRow(row, ageLimits, { byName, filter })),
     moreDestinations: Math.max(0, destinationCount - maxRows),

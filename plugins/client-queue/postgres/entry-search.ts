@@ -76,7 +76,7 @@ export class EntrySearch {
   async matching(filter: EntryFilter): Promise<readonly string[]> {
     const { text, values } = this.#condition(filter);
     const uids: string[] = [];
-    await this.#patiently(async (sql) => {
+    await inTime(this.#database, async (sql) => {
       await sql.query(
         `declare matching no scroll cursor for select e.uid from postern.entry e where ${text} order by e.queued_at, e.uid`,
         values,
@@ -107,7 +107,7 @@ export class EntrySearch {
   /** @throws Problem `unavailable` when the database takes too long */
   async count(filter: EntryFilter): Promise<number> {
     const { text, values } = this.#condition(filter);
-    const [row] = await this.#patiently((sql) =>
+    const [row] = await inTime(this.#database, (sql) =>
       sql.query<{ count: string }>(`select count(*) from postern.entry e where ${text}`, values),
     );
     return Number(row?.count ?? 0);
@@ -116,15 +116,6 @@ export class EntrySearch {
   #condition(filter: EntryFilter): { readonly text: string; readonly values: readonly unknown[] } {
     const values = new Values();
     return { text: conditionOf(filter, this.#now(), values), values: values.all };
-  }
-
-  async #patiently<T>(work: (sql: SqlTransaction) => Promise<T>): Promise<T> {
-    try {
-      return await this.#database.transaction('pages', work);
-    } catch (cause) {
-      if (sqlState(cause) !== tookTooLong) throw cause;
-      throw problem('unavailable', { detail: 'The database takes too long for this. Add a filter.', cause });
-    }
   }
 
   /**
@@ -143,7 +134,7 @@ export class EntrySearch {
     const besides = (than: string): string =>
       cursor === undefined ? '' : `${than} ($${values.length + 1}::${type}, $${values.length + 2}::text)`;
     const beside = besides(by === 'desc' ? '<' : '>');
-    const found = await this.#patiently(async (sql) => {
+    const found = await inTime(this.#database, async (sql) => {
       const keysOf = (stretch: Pick<Stretch, 'by' | 'beside' | 'offset' | 'limit'>) =>
         sql.query<{ uid: string; key: string }>(stretchText({ where, sort, ...stretch }), [...values, ...at]);
       const keys = await keysOf({ by, beside, offset, limit: limit + 1 });
@@ -166,6 +157,16 @@ export class EntrySearch {
 
 /** SQLSTATE of a statement that was ended because of its time. */
 const tookTooLong = '57014';
+
+/** @throws Problem `unavailable` when the database takes too long */
+export async function inTime<T>(database: SharedDatabase, work: (sql: SqlTransaction) => Promise<T>): Promise<T> {
+  try {
+    return await database.transaction('pages', work);
+  } catch (cause) {
+    if (sqlState(cause) !== tookTooLong) throw cause;
+    throw problem('unavailable', { detail: 'The database takes too long for this. Add a filter.', cause });
+  }
+}
 
 async function total(sql: SqlTransaction, where: string, values: readonly unknown[]): Promise<EntryPage['total']> {
   const [row] = await sql.query<{ count: string }>(

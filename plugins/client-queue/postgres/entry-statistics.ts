@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Cluster, SqlTransaction } from '../../../core/contracts/cluster.js';
 import { entryStates, type RecordedReply } from '../../../core/contracts/queue-entry.js';
 import type { EntryFilter, QueueStatistics } from '../../../core/contracts/relay-queue.js';
@@ -5,6 +6,7 @@ import { damageHolds } from '../queue/hold-reasons.js';
 import { ageLimits } from '../queue/statistics.js';
 import { conditionOf, isOfOpen, recipientConditionOf, Values } from './entry-conditions.js';
 import { numberOf } from './entry-rows.js';
+import { inTime } from './entry-search.js';
 
 /** With more entries the statistics are counted by one node for all, at each housekeeping. */
 export const maxCountedAnew = 5000;
@@ -14,6 +16,8 @@ const maxAgeMs = 90_000;
 const pauses = 9;
 /** A node reads what another one has counted after so long. */
 const readAgainMs = 5000;
+/** Answers that took longer are given again. */
+const maxQuickMs = 500;
 /** Largest ones that are listed. */
 const maxDestinations = 20_000;
 const maxListed = 1000;
@@ -43,6 +47,7 @@ interface Counted {
 /** Counts entries and recipients in the database, which makes one text of them. */
 export class EntryStatistics {
   readonly #cluster: Cluster;
+  readonly #slow = new LRUCache<string, { readonly counted: Promise<Counted>; readonly until: number }>({ max: 20 });
   #notBefore = -Infinity;
   #kept: { readonly counted: Promise<Counted>; readonly until: number } | undefined;
 
@@ -50,8 +55,19 @@ export class EntryStatistics {
     this.#cluster = cluster;
   }
 
+  /** With a filter that takes long to count, the same answer for a while. */
   async of(now: number, filter?: EntryFilter): Promise<QueueStatistics> {
-    return statisticsOf(await this.#count(now, filter));
+    if (filter === undefined) return statisticsOf(await this.#count(now));
+    const { clock } = this.#cluster;
+    const key = JSON.stringify(filter);
+    const known = this.#slow.get(key);
+    if (known !== undefined && known.until > clock.monotonic()) return statisticsOf(await known.counted);
+    const began = clock.monotonic();
+    const counted = this.#count(now, filter).finally(() => {
+      const took = clock.monotonic() - began;
+      if (took > maxQuickMs) this.#slow.set(key, { counted, until: clock.monotonic() + pauses * took });
+    });
+    return statisticsOf(await counted);
   }
 
   /** Those that one node counts for all; a little old. */
@@ -110,7 +126,7 @@ export class EntryStatistics {
     for (const parts of filter === undefined ? partsOfCounted.map((part) => [part]) : [partsOfCounted]) {
       const values = new Values();
       const text = statisticsText(now, { filter, parts }, values);
-      const [row] = await database.transaction('pages', async (sql) => {
+      const [row] = await inTime(database, async (sql) => {
         await unhurried(sql);
         return sql.query<{ counted: string }>(text, values.all);
       });

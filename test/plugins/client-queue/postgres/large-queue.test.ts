@@ -3,7 +3,7 @@ import { before, describe, test } from 'node:test';
 import pg from 'pg';
 import type { EntryFilter, ListOptions } from '../../../../core/contracts/relay-queue.js';
 import { entryStates } from '../../../../core/contracts/queue-entry.js';
-import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
+import type { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
 import { recipientTestOf } from '../../../../plugins/client-queue/queue/entry-list.js';
 import { Tally } from '../../../../plugins/client-queue/queue/statistics.js';
 import { claiming, settlement } from '../../../kit/relay-queue/entries.js';
