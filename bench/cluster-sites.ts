@@ -30,6 +30,8 @@ export interface Course {
   readonly rounds: number;
   /** Messages of a round. */
   readonly messages: number;
+  /** Dead or due messages that claims must not look at one by one. */
+  readonly inFront: number;
   readonly ending: Ending;
 }
 
