@@ -75,7 +75,7 @@ export async function cluster(args: readonly string[]): Promise<void> {
 
 interface Opened {
   readonly queue: PostgresRelayQueue;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 async function openQueue({ postgres, folder }: Course, node: string): Promise<Opened> {
@@ -169,7 +169,9 @@ async function storeRow(course: Course): Promise<readonly Row[]> {
   for (let round = 0; round <= rounds; round += 1) {
     const theirRate = await rateOf(batches * 200, raw);
     const ourRate = await rateOf(messages, () => accept(queue, messages));
-    if (round > 0) (ours.push(ourRate), theirs.push(theirRate));
+    if (round === 0) continue;
+    ours.push(ourRate);
+    theirs.push(theirRate);
   }
   await drain([queue], (rounds + 1) * messages);
   await close();
