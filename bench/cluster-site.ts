@@ -10,14 +10,11 @@ import { password } from './site.js';
 const [folder = '', fence] = process.argv.slice(2);
 if (fence === 'unfenced') ClusterNode.prototype.mayEnd = () => true;
 const delay = monitorEventLoopDelay({ resolution: 1 });
-const { app, stop } = await start(
-  {},
-  { cwd: folder, env: { POSTERN_ADMIN_PASSWORD: password }, print: () => undefined },
-);
+const server = await start({}, { cwd: folder, env: { POSTERN_ADMIN_PASSWORD: password }, print: () => undefined });
 process.on('message', () => {
   process.send?.({ maxMs: delay.max / 1e6 });
   delay.reset();
 });
-process.on('SIGTERM', () => void stop().then(() => process.exit(0)));
-process.send?.({ http: app.http.address().port, smtp: app.smtp.addresses()[0]?.port });
+process.on('SIGTERM', () => void server.stop().then(() => process.exit(0)));
+process.send?.({ http: server.app.http.address().port, smtp: server.app.smtp.addresses()[0]?.port });
 delay.enable();

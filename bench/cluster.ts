@@ -28,8 +28,6 @@ const body = `Subject: of five kilobytes\r\n\r\n${`${'0123456789'.repeat(7)}\r\n
 const message = memoryMessage(body);
 /** Messages that wait to be committed. */
 const waiting = 64;
-/** Dead or due messages that claims must not look at one by one. */
-const inFront = 300_000;
 /** Messages of a claim. */
 const together = 50;
 
@@ -54,7 +52,9 @@ export async function cluster(args: readonly string[]): Promise<void> {
   try {
     const settings = { shared_buffers: '256MB', max_wal_size: '4GB', max_connections: 100 };
     const postgres = await Postgres.start(ending, { settings, fill: fillTables, durable: true });
-    const size = values.quick ? { rounds: 3, messages: 2000 } : { rounds: 5, messages: 5000 };
+    const size = values.quick
+      ? { rounds: 3, messages: 2000, inFront: 100_000 }
+      : { rounds: 5, messages: 5000, inFront: 300_000 };
     const course: Course = { postgres, folder, ending, ...size };
     let sites: Promise<Sites> | undefined;
     const found: Row[] = [];
@@ -75,7 +75,7 @@ export async function cluster(args: readonly string[]): Promise<void> {
 
 interface Opened {
   readonly queue: PostgresRelayQueue;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 async function openQueue({ postgres, folder }: Course, node: string): Promise<Opened> {
@@ -169,7 +169,9 @@ async function storeRow(course: Course): Promise<readonly Row[]> {
   for (let round = 0; round <= rounds; round += 1) {
     const theirRate = await rateOf(batches * 200, raw);
     const ourRate = await rateOf(messages, () => accept(queue, messages));
-    if (round > 0) (ours.push(ourRate), theirs.push(theirRate));
+    if (round === 0) continue;
+    ours.push(ourRate);
+    theirs.push(theirRate);
   }
   await drain([queue], (rounds + 1) * messages);
   await close();
@@ -231,7 +233,7 @@ class NaiveQueue {
 }
 
 async function claimRows(course: Course): Promise<readonly Row[]> {
-  const { postgres, rounds, messages } = course;
+  const { postgres, rounds, messages, inFront } = course;
   const opened = [await openQueue(course, 'a'), await openQueue(course, 'b'), await openQueue(course, 'c')];
   const queues = opened.map(({ queue }) => queue);
   const naive = await NaiveQueue.open(course);
@@ -259,14 +261,14 @@ async function claimRows(course: Course): Promise<readonly Row[]> {
   // What is dead from now on stays.
   await naive.accept(inFront, 'dead.example');
   await postgres.psql('delete from naive', database);
-  await fill(postgres, "'d' || n % 100 || '.example'");
+  await fill(postgres, inFront, "'d' || n % 100 || '.example'");
   await postgres.psql('delete from postern.recipient where turn < 1000000', database);
   found.push(await compare(`the same, 1, with ${inFront} dead rows that a snapshot holds`, '> 5', 1));
   await holder.end();
   await postgres.psql('vacuum naive', database);
   await postgres.psql('vacuum postern.recipient', database);
   await naive.accept(inFront, 'blocked.example');
-  await fill(postgres, "'blocked.example'");
+  await fill(postgres, inFront, "'blocked.example'");
   found.push(await compare(`the same, 1, behind ${inFront} of a destination that gets nothing`, '> 5', 1));
   await postgres.psql('delete from postern.recipient where turn < 1000000', database);
   await naive.close();
@@ -275,10 +277,10 @@ async function claimRows(course: Course): Promise<readonly Row[]> {
 }
 
 /** New mail that is due before all other. */
-async function fill(postgres: Postgres, destination: string): Promise<void> {
+async function fill(postgres: Postgres, count: number, destination: string): Promise<void> {
   await postgres.psql(
     `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-     select 'front' || n, 0, 'a@front.example', ${destination}, 2, 0, n, 0 from generate_series(1, ${inFront}) n`,
+     select 'front' || n, 0, 'a@front.example', ${destination}, 2, 0, n, 0 from generate_series(1, ${count}) n`,
     database,
   );
 }

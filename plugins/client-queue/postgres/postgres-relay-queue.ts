@@ -88,7 +88,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   #scannedAt = -Infinity;
   #fault: string | undefined;
   #closed = false;
-  #offering: Promise<void> | undefined;
+  #isOffering = false;
 
   constructor(input: PostgresQueueInput) {
     const { cluster } = input;
@@ -131,13 +131,14 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   #released(entry: NewEntry): void {
     this.#claims.release(entry);
     // A claim would offer it to the others.
-    if (this.#input.cluster.draining) this.#offering ??= this.#offerSoon();
+    if (this.#input.cluster.draining && !this.#isOffering) void this.#offerSoon();
   }
 
   async #offerSoon(): Promise<void> {
+    this.#isOffering = true;
     // What comes in the same turn of the event loop goes together.
     await setImmediate();
-    this.#offering = undefined;
+    this.#isOffering = false;
     // While the database is away, `look` tries again.
     await this.offer().catch(() => undefined);
   }
