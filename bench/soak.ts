@@ -93,12 +93,14 @@ async function measure(site: Site, sink: RelaySink, stepMs: number, rate: number
       const micros = ((now - used) / times.length) * 1e6;
       used = now;
       first ??= { rate, micros };
-      const figures = [
-        ...[rate.toFixed(0), (rate / first.rate).toFixed(2), micros.toFixed(0), (micros / first.micros).toFixed(2)],
-        ...[median(times), percentile(times, 0.99), median(pageMs.splice(0)), sink.count()].map((one) =>
-          one.toFixed(0),
-        ),
+      const last = [median(times), percentile(times, 0.99), median(pageMs.splice(0)), sink.count()];
+      const ofMessages = [
+        rate.toFixed(0),
+        (rate / first.rate).toFixed(2),
+        micros.toFixed(0),
+        (micros / first.micros).toFixed(2),
       ];
+      const figures = [...ofMessages, ...last.map((one) => one.toFixed(0))];
       table.push([((row * stepMs) / 60_000).toFixed(1), residentMegabytes(site).toFixed(0), ...figures]);
       process.stderr.write(`${table.at(-1)?.join('  ')}\n`);
     }
