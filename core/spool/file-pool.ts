@@ -70,8 +70,6 @@ interface PrecreatedFilesOptions {
 }
 
 const defaults = { maxFiles: 64, windowMs: 1000 };
-/** The system creates one file of a folder at a time: more threads wait for each other. */
-const maxCreating = 1;
 /** With fewer files taken in a window, none are created ahead. */
 const minTaken = 16;
 
@@ -82,7 +80,7 @@ const minTaken = 16;
 export class PrecreatedFiles {
   readonly #options: PrecreatedFilesOptions & typeof defaults;
   readonly #available: OpenFile[] = [];
-  #creating = 0;
+  #isCreating = false;
   #taken = 0;
   #target = 0;
   #window: NodeJS.Timeout | undefined;
@@ -121,14 +119,15 @@ export class PrecreatedFiles {
 
   /** Half of them at a time: to wake a thread for each file costs more than the file. */
   #fill(): void {
-    if (this.#creating > 0 || this.#available.length > this.#target / 2) return;
-    for (let thread = 0; thread < maxCreating && this.#available.length + thread < this.#target; thread += 1) {
-      this.#creating += 1;
-      void this.#create().finally(() => (this.#creating -= 1));
-    }
+    if (this.#isCreating || this.#available.length >= this.#target / 2) return;
+    this.#isCreating = true;
+    void this.#create().finally(() => (this.#isCreating = false));
   }
 
-  /** Creates files until there are enough. After a failure nothing is created before the next `take`. */
+  /**
+   * Until there are enough, one after the other: a folder takes one new file at a time, so that more threads wait for each
+   * other. After a failure nothing is created before the next `take`.
+   */
   async #create(): Promise<void> {
     const { files, newPath, flags } = this.#options;
     try {

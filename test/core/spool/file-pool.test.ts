@@ -98,6 +98,20 @@ suite('precreated files', () => {
     await untilTrue('they are removed when nobody wants them', async () => (await present()) === 0);
   });
 
+  test('one is created after the other', async (t) => {
+    const { files, ready, present } = await openPrecreated(t);
+    let running = 0;
+    let most = 0;
+    const open = files.open.bind(files);
+    files.open = async (...call) => {
+      most = Math.max(most, (running += 1));
+      return await open(...call).finally(() => (running -= 1));
+    };
+    want(ready, 200);
+    await untilTrue('eight are ready', async () => (await present()) === 8);
+    assert.equal(most, 1);
+  });
+
   test('few messages create no files ahead', async (t) => {
     const { ready, present } = await openPrecreated(t);
     want(ready, 15);
