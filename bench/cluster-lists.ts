@@ -145,7 +145,7 @@ async function ask(server: Postgres, entries: number, explained: string | undefi
     let fault = '';
     for (let round = 0; round < rounds; round += 1) {
       const from = performance.now();
-      await question().catch((error: unknown) => (fault = String(error)));
+      await question().catch((error: unknown) => (fault = `: ${String(error)}`));
       times.push(performance.now() - from);
     }
     delay.disable();
@@ -153,11 +153,11 @@ async function ask(server: Postgres, entries: number, explained: string | undefi
     const own = process.cpuUsage(before[0]);
     const used = [((await databaseSeconds(server)) - before[1]) * 1000, (own.user + own.system) / 1000];
     const figures = [ms.toFixed(1), Math.min(...times).toFixed(1), ...used.map((one) => (one / rounds).toFixed(0))];
-    rows.push([what, `${aim ?? ''}`, ...figures, (delay.max / 1e6).toFixed(0), fault]);
+    rows.push([`${what}${fault}`, `${aim ?? ''}`, ...figures, (delay.max / 1e6).toFixed(0)]);
   }
   await queue.close();
   await node.leave();
-  printTable(['', 'aim', 'ms', 'least', 'PostgreSQL', 'node', 'event loop', ''], rows);
+  printTable(['', 'aim', 'ms', 'least', 'PostgreSQL', 'node', 'event loop'], rows);
 }
 
 /** Processor time of all processes of the server, those that have ended included. */
