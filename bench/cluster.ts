@@ -60,8 +60,10 @@ export async function cluster(args: readonly string[]): Promise<void> {
     const found: Row[] = [];
     for (const [name, measure] of Object.entries(rows)) {
       if (values.only !== '' && values.only !== name) continue;
-      found.push(...(await measure(course, () => (sites ??= Sites.start(course)))));
-      process.stderr.write(`${name}: ${found.at(-1)?.measured ?? ''}\n`);
+      for (const row of await measure(course, () => (sites ??= Sites.start(course)))) {
+        found.push(row);
+        process.stderr.write(`${name}: ${row.measure}: ${row.measured} (${row.figures})\n`);
+      }
     }
     process.stdout.write(`5 KB, medians of ${size.rounds} rounds of ${size.messages} messages in turns.\n`);
     printTable(
