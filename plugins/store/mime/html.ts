@@ -26,40 +26,45 @@ const maxOpenElements = 500;
  */
 export function sanitiseHtml(html: string, options: HtmlOptions): SafeHtml {
   let remoteRemoved = false;
-  const safe = sanitize(cutDeepHtml(html.slice(0, maxHtmlLength), maxOpenElements), {
-    allowedTags,
-    allowedAttributes,
-    allowedStyles,
-    allowedSchemes: ['http', 'https', 'mailto', 'tel'],
-    allowedSchemesByTag: { img: ['data', 'cid', 'http', 'https'] },
-    allowProtocolRelative: false,
-    disallowedTagsMode: 'discard',
-    nonTextTags: [
-      'script',
-      'style',
-      'textarea',
-      'option',
-      'noscript',
-      'title',
-      'template',
-      'xmp',
-      'noembed',
-      'noframes',
-    ],
-    nestingLimit: 250,
-    enforceHtmlBoundary: false,
-    parseStyleAttributes: true,
-    transformTags: {
-      a: (_tag, attributes) => ({ tagName: 'a', attribs: link(attributes) }),
-      img: (_tag, attributes) => {
-        const src = source(attributes['src'] ?? '', options);
-        if (src === undefined && isRemote(attributes['src'] ?? '')) remoteRemoved = true;
-        return { tagName: 'img', attribs: picture(attributes, src) };
+  const clean = (text: string): string =>
+    sanitize(text, {
+      allowedTags,
+      allowedAttributes,
+      allowedStyles,
+      allowedSchemes: ['http', 'https', 'mailto', 'tel'],
+      allowedSchemesByTag: { img: ['data', 'cid', 'http', 'https'] },
+      allowProtocolRelative: false,
+      disallowedTagsMode: 'discard',
+      nonTextTags: [
+        'script',
+        'style',
+        'textarea',
+        'option',
+        'noscript',
+        'title',
+        'template',
+        'xmp',
+        'noembed',
+        'noframes',
+      ],
+      nestingLimit: 250,
+      enforceHtmlBoundary: false,
+      parseStyleAttributes: true,
+      transformTags: {
+        a: (_tag, attributes) => ({ tagName: 'a', attribs: link(attributes) }),
+        img: (_tag, attributes) => {
+          const src = source(attributes['src'] ?? '', options);
+          if (src === undefined && isRemote(attributes['src'] ?? '')) remoteRemoved = true;
+          return { tagName: 'img', attribs: picture(attributes, src) };
+        },
       },
-    },
-  });
-  return { html: safe, remoteRemoved };
+    });
+  const safe = clean(cutDeepHtml(html.slice(0, maxHtmlLength), maxOpenElements));
+  return { html: foreign.test(html) ? clean(safe) : safe, remoteRemoved };
 }
+
+/** In these, elements nest by rules that do not hold for what is left of them: it is read once more. */
+const foreign = /<(?:math|svg)/i;
 
 /** Absolute URLs only: a relative one would point to pages of this server. */
 function link(attributes: sanitize.Attributes): sanitize.Attributes {
