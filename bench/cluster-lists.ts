@@ -112,7 +112,7 @@ async function ask(server: Postgres, entries: number, explained: string | undefi
     settings: {
       database: { hosts: [`${server.folder}:5432`], name: database, user: 'postgres', tls: 'off' },
       sessionSeconds: 30,
-      patienceSeconds: 30,
+      commitTimeoutSeconds: 30,
     },
     node: 'bench',
     instance: 'bench',

@@ -101,7 +101,7 @@ class Day {
       settings: {
         database: { hosts: [`${this.#server.folder}:5432`], name: database, user: 'postgres', tls: 'off' },
         sessionSeconds: 30,
-        patienceSeconds: 30,
+        commitTimeoutSeconds: 30,
       },
       node: 'bench',
       instance: 'bench',

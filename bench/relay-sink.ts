@@ -14,7 +14,7 @@ export interface RelaySink {
 }
 
 /** Without a message for so long, nothing more will come. */
-const patienceMs = 60_000;
+const commitTimeoutMs = 60_000;
 
 /** Postfix's smtp-sink where it is installed, else ours in this process. */
 export async function startRelaySink(): Promise<RelaySink> {
@@ -56,7 +56,7 @@ export async function arrived(sink: RelaySink, expected: number, stop: AbortSign
     stop.throwIfAborted();
     await pause(2);
     if (sink.count() !== last) since = performance.now();
-    else if (performance.now() - since > patienceMs) throw new Error(`${expected - last} messages did not arrive`);
+    else if (performance.now() - since > commitTimeoutMs) throw new Error(`${expected - last} messages did not arrive`);
     last = sink.count();
   }
 }

@@ -26,7 +26,7 @@ function setHeapGrowth(percent: number): void {
 
 /**
  * Lets the young heap grow to 16 MB in one step, and then no more: V8 alone takes 32 MB during the start, and a message
- * costs as much with half of that. An idle V8 shrinks it.
+ * costs as much with 16. An idle V8 shrinks it.
  */
 function limitYoungHeap(): void {
   const { space_size: bytes = youngBytes } =

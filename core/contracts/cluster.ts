@@ -119,7 +119,7 @@ export interface Cluster {
    */
   endEarlierSessions(): Promise<void>;
   /** How long a message waits for a database that is away. Milliseconds. */
-  readonly patienceMs: number;
+  readonly commitTimeoutMs: number;
   /** An operator wants this node to end its work: it claims nothing, and others have its duties and shares. */
   readonly draining: boolean;
   /** Called when `draining` has changed. Returns the undo. */

@@ -225,7 +225,7 @@ export function defineEndpoint<
   return Object.freeze(endpoint) as unknown as AnyEndpoint;
 }
 
-/** Counts what goes on in the plugin of an endpoint. */
+/** Counts the requests that a plugin works on. */
 interface Use {
   begin(): void;
   end(): void;

@@ -18,7 +18,7 @@ interface KnownSession extends KeptSession {
   checkedAt: number;
   /** Undefined until the account is found unchanged. */
   account: Account | undefined;
-  /** Ends what goes on in this session, such as a stream. */
+  /** Ends the streams of this session. */
   readonly leaves: Set<() => void>;
 }
 
@@ -29,7 +29,7 @@ interface SharedSessionsInput {
   readonly log: Log;
 }
 
-/** While the store does not answer, a session that is known goes on for so long. */
+/** While the store does not answer, a known session stays valid for that time. */
 const maxUncheckedMs = 3_600_000;
 /** The time of last use is written this late; a crash loses it. Less than the least `sessionIdleSeconds`. */
 const writeUseAfterMs = 15_000;

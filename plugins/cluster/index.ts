@@ -132,7 +132,7 @@ function healthOf(node: ClusterNode, configuration: Configuration, now: number):
   const page = '/cluster';
   const why = hindrance(node);
   if (why !== undefined) {
-    const mayPass = node.outdated === undefined && node.silentMs <= node.patienceMs;
+    const mayPass = node.outdated === undefined && node.silentMs <= node.commitTimeoutMs;
     if (mayPass || takesWithoutQueue(configuration)) return { status: 'degraded', why, page };
     return { status: 'down', why: `${why} This server takes no mail until it does.`, page };
   }

@@ -16,7 +16,7 @@ const maxTries = 3;
 const nextHostMs = 150;
 
 interface NodeInput {
-  readonly settings: Pick<ClusterSettings, 'database' | 'sessionSeconds' | 'patienceSeconds'>;
+  readonly settings: Pick<ClusterSettings, 'database' | 'sessionSeconds' | 'commitTimeoutSeconds'>;
   readonly node: string;
   readonly instance: string;
   readonly clock: Clock;
@@ -29,7 +29,7 @@ export class ClusterNode implements Cluster {
   readonly node: string;
   readonly database: SharedDatabase;
   readonly clock: Clock;
-  readonly patienceMs: number;
+  readonly commitTimeoutMs: number;
   readonly #wall: Clock;
   readonly #user: string;
   readonly #hosts: number;
@@ -40,7 +40,7 @@ export class ClusterNode implements Cluster {
   constructor({ settings, node, instance, clock, log, report }: NodeInput) {
     const sessionMs = settings.sessionSeconds * 1000;
     this.node = node;
-    this.patienceMs = settings.patienceSeconds * 1000;
+    this.commitTimeoutMs = settings.commitTimeoutSeconds * 1000;
     this.#connections = new Database({
       settings: settings.database,
       applicationName: `postern/${node}`,

@@ -115,7 +115,7 @@ export const ClusterOptions = z
       .max(300)
       .default(30)
       .describe('A node that is silent for so long is dead to the others, and they send its mail.'),
-    patienceSeconds: z
+    commitTimeoutSeconds: z
       .int()
       .min(1)
       .max(300)

@@ -27,7 +27,7 @@ export interface OutageResult {
 }
 
 const database = 'outage';
-const patienceMs = 300_000;
+const commitTimeoutMs = 300_000;
 /** Nothing is under way any more when nothing has changed for so long. */
 const quietMs = 5000;
 
@@ -47,10 +47,10 @@ export async function runOutage(
   const place = { hosts: [postgres.folder], database, sinkPort: sink.port };
   const nodes = await WholeNodes.start(test, { names: nodeNames, ...place, sessionSeconds });
   const sending = nodes.send(messages, outageMs + 10_000);
-  await untilTrue('mail arrives', () => sink.messages.length > messages / 10, patienceMs);
+  await untilTrue('mail arrives', () => sink.messages.length > messages / 10, commitTimeoutMs);
   let open: () => void = () => undefined;
   gate.open = new Promise((resolve) => (open = resolve));
-  await untilTrue('mail is at its dot', () => gate.waiting >= 5, patienceMs);
+  await untilTrue('mail is at its dot', () => gate.waiting >= 5, commitTimeoutMs);
   await postgres.stop('immediate');
   const until = performance.now() + outageMs;
   open();
@@ -71,7 +71,7 @@ export async function runOutage(
     return counts;
   };
   const left = 'select count(*) from postern.entry where finished_at is null';
-  await untilTrue('all is settled', async () => (await postgres.psql(left, database)) === '0', patienceMs);
+  await untilTrue('all is settled', async () => (await postgres.psql(left, database)) === '0', commitTimeoutMs);
   const counts = arrivals();
   const doubled = [...counts].filter(([, count]) => count > 1).map(([address]) => address);
   const once = doubled.filter((address) => (nodes.sent.unanswered.get(idOf(address)) ?? 0) === 0);

@@ -21,7 +21,7 @@ interface SchedulerInput {
   readonly log: Log;
   /** Tries a lease with a limited number of connections to its site. Never rejects. */
   readonly attempt: (lease: Lease, connections: number) => Promise<AttemptResult>;
-  /** Closes connections to a site that wait for work, beyond so many with those in use. */
+  /** Closes idle connections to a site, until it has that number with those in use. */
   readonly trim: (site: string, connections: number) => void;
   /** Records the result, however long that takes. Never rejects. */
   readonly settle: (lease: Lease, tried: AttemptResult) => Promise<void>;

@@ -11,7 +11,7 @@ import { decodedEnvelope, groupedBy, lanes, numberOf, turned } from './entry-row
 
 const queued = numberOf('queued');
 
-const mostRecipients = 32_767;
+const recipientLimit = 32_767;
 /** Recipients that one statement releases. */
 export const recipientsTogether = 1000;
 
@@ -219,7 +219,7 @@ export class Claims {
   }
 
   async #claim(options: ClaimOptions, { released, wanted, wantsSuspect, session }: Asked): Promise<readonly Lease[]> {
-    const direct = this.#takeFresh(wanted, options.maxRecipients ?? mostRecipients);
+    const direct = this.#takeFresh(wanted, options.maxRecipients ?? recipientLimit);
     const given = await this.#cluster.database
       .transaction('claim', async (sql) => {
         const fresh = await this.#pickDirect(sql, direct, { options, session });
@@ -313,7 +313,7 @@ export class Claims {
   async #pick(
     sql: SqlTransaction,
     wanted: readonly Wanted[],
-    { options: { now, maxRecipients = mostRecipients }, session }: Claiming,
+    { options: { now, maxRecipients = recipientLimit }, session }: Claiming,
   ): Promise<readonly ClaimedRow[]> {
     if (wanted.length === 0) return [];
     const most = wanted.reduce((sum, { room }) => sum + room, 0);
@@ -351,7 +351,7 @@ export class Claims {
        from taken t, postern.session s, postern.entry e
        where r.uid = t.uid and r.idx = t.idx and s.key = $8 and not s.dead and e.uid = r.uid
        returning ${claimedColumns}`,
-      [...turned(rows), Math.floor(now), this.#tokens(most), Math.min(maxRecipients, mostRecipients), session],
+      [...turned(rows), Math.floor(now), this.#tokens(most), Math.min(maxRecipients, recipientLimit), session],
     );
   }
 
@@ -363,7 +363,7 @@ export class Claims {
   /** One entry that an earlier session has died with, and when there is another one. */
   async #pickSuspect(
     sql: SqlTransaction,
-    { options: { now, room, sites, maxRecipients = mostRecipients }, session }: Claiming,
+    { options: { now, room, sites, maxRecipients = recipientLimit }, session }: Claiming,
   ): Promise<{ readonly rows: readonly ClaimedRow[]; readonly due: number | null }> {
     const waiting = await sql.query<{ destination: string; due: string }>(
       `select destination, min(due) as due from postern.recipient where state in (1, 2) and lane = 2
@@ -390,7 +390,7 @@ export class Claims {
        from taken t, postern.session s, postern.entry e
        where r.uid = t.uid and r.idx = t.idx and s.key = $4 and not s.dead and e.uid = r.uid
        returning ${claimedColumns}`,
-      [this.#tokens(1) + 1, Math.floor(now), first.destination, session, Math.min(maxRecipients, mostRecipients)],
+      [this.#tokens(1) + 1, Math.floor(now), first.destination, session, Math.min(maxRecipients, recipientLimit)],
     );
     return { rows, due };
   }

@@ -10,7 +10,7 @@ import { inTime } from './entry-search.js';
 
 /** With more entries the statistics are counted by one node for all, at each housekeeping. */
 export const maxCountedAnew = 5000;
-/** Statistics of a large queue that nobody has renewed for so long are counted by who asks. */
+/** Older statistics of a large queue are counted anew by the node that shows them. */
 const maxAgeMs = 90_000;
 /** A node counts for a tenth of the time at most. */
 const pauses = 9;

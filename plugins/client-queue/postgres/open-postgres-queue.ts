@@ -31,7 +31,7 @@ export function postgresStore(
         outages,
         log,
         bounds,
-        maxWaitMs: cluster.patienceMs,
+        maxWaitMs: cluster.commitTimeoutMs,
         random: (limit) => randomInt(limit),
         meter,
       });

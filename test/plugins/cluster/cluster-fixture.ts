@@ -36,7 +36,7 @@ export function nodeOf(server: Pick<Postgres, 'folder' | 'port'>, wishes: NodeWi
         tls: 'off',
       },
       sessionSeconds: sessionMs / 1000,
-      patienceSeconds: 30,
+      commitTimeoutSeconds: 30,
     },
     node,
     instance,

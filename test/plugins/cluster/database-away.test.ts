@@ -62,7 +62,7 @@ describe('a server whose database is away', { skip: skipWithout('postgres') }, (
     const start = async (node: string, given: string, plugins = '') => {
       const config = `{
         ${given} smtp: { relayNetworks: ['127.0.0.0/8'], listeners: [{ port: 0 }] },
-        plugins: { ${plugins} cluster: { node: '${node}', sessionSeconds: 2, patienceSeconds: 2, database: ${database} } },
+        plugins: { ${plugins} cluster: { node: '${node}', sessionSeconds: 2, commitTimeoutSeconds: 2, database: ${database} } },
       }`;
       return ServerProcess.start(t, { folder: await temporaryFolder(t), config });
     };
@@ -83,7 +83,7 @@ describe('a server whose database is away', { skip: skipWithout('postgres') }, (
       (await new HttpClient(http).request('/health')).status;
     for (const one of [relay, ...others]) assert.equal(await stateOf(one), 'up');
     await server.stop('immediate');
-    // Within the patience a message would still be taken.
+    // Before the timeout a message would still be taken.
     await untilTrue('it is known', async () => (await stateOf(relay)) !== 'up');
     const waiting = mail(relay.smtpPort, 'far@away.example');
     await untilTrue('the relay is down', async () => (await stateOf(relay)) === 'down');

@@ -5,7 +5,7 @@ import { skipWithout } from '../../support/peers.js';
 
 /** A short way through `npm run chaos -- --outage 600`. */
 test(
-  'a database that is away under load for longer than sessions and patience, nodes killed in it: nothing is lost, nothing sent twice',
+  'a database that is away under load for longer than sessions and the timeout of a commit, nodes killed in it: nothing is lost, nothing sent twice',
   { skip: skipWithout('postgres') },
   async (t) => {
     const result = await runOutage(t, { messages: 400, outageMs: 40_000, sessionSeconds: 6 });

@@ -116,7 +116,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     }
   }
 
-  test('a message whose COMMIT was not answered is accepted within the patience, once', async (t) => {
+  test('a message whose COMMIT was not answered is accepted within the timeout, once', async (t) => {
     const { accept, queue, claim } = await open(t, 'mx1', { maxWaitMs: 20_000 });
     const dropped = proxy.dropAnswer('commit');
     await accept({ uid: 'once' });
