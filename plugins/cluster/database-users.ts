@@ -2,6 +2,7 @@ import type { Cluster, SqlRow, SqlTransaction } from '../../core/contracts/clust
 import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
 import type { Document } from '../../core/disk/document.js';
 import { problem } from '../../core/problem.js';
+import { orUnavailable } from './database.js';
 import type { CopiedUsers } from './node-copies.js';
 
 const topic = 'users';
@@ -99,7 +100,7 @@ export class DatabaseUsers implements UserRecords {
   }
 
   async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
-    await this.#cluster.database.transaction('pages', async (sql) => {
+    await this.#transaction(async (sql) => {
       const revision = await nextRevision(sql);
       const record = await currentOf(sql, username);
       check?.(record);
@@ -115,7 +116,7 @@ export class DatabaseUsers implements UserRecords {
   async begin(ofFile: () => Promise<readonly UserRecord[]>): Promise<number> {
     if (this.#revision > 0) return 0;
     const records = await ofFile();
-    const count = await this.#cluster.database.transaction('pages', async (sql) => {
+    const count = await this.#transaction(async (sql) => {
       const [row] = await sql.query<{ value: string }>(
         "select value from postern.revision where name = 'users' for update",
       );
@@ -129,7 +130,7 @@ export class DatabaseUsers implements UserRecords {
 
   /** Reads what has changed since the last time. Also called at intervals. */
   pull(): Promise<void> {
-    const pulled = this.#pulling.then(() => this.#pull());
+    const pulled = orUnavailable(this.#pulling.then(() => this.#pull()));
     this.#pulling = pulled.catch(() => undefined);
     return pulled;
   }
@@ -180,8 +181,12 @@ export class DatabaseUsers implements UserRecords {
     for (const name of namesOf(record)) this.#byName.set(name, record);
   }
 
+  #transaction<T>(work: (sql: SqlTransaction) => Promise<T>): Promise<T> {
+    return orUnavailable(this.#cluster.database.transaction('pages', work));
+  }
+
   async #update(work: (sql: SqlTransaction) => Promise<UserRecord>): Promise<UserRecord> {
-    const updating = this.#cluster.database.transaction('pages', async (sql) => {
+    const updating = this.#transaction(async (sql) => {
       const revision = await nextRevision(sql);
       const changed = await work(sql);
       await write(sql, changed, revision);

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import type { Cluster } from '../../../core/contracts/cluster.js';
 import type { UserRecord } from '../../../core/contracts/user-records.js';
+import { isProblem } from '../../../core/problem.js';
 import { DatabaseUsers } from '../../../plugins/cluster/database-users.js';
 import { openCopies } from '../../../plugins/cluster/node-copies.js';
 import { type Ending, suiteEnding } from '../../support/ending.js';
@@ -9,6 +11,17 @@ import { Postgres } from '../../support/postgres.js';
 import { runPostern } from '../../support/server-process.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { fillTables, nodeOf } from './cluster-fixture.js';
+
+const user = (username: string, aliases: readonly string[] = []): UserRecord => {
+  return {
+    username,
+    passwordHash: null,
+    aliases,
+    quota: null,
+    disabled: false,
+    createdAt: '2026-01-02T03:04:05.000Z',
+  };
+};
 
 test('init --print and the refusal of status need no data folder', async (t) => {
   const folder = await temporaryFolder(t);
@@ -20,22 +33,29 @@ test('init --print and the refusal of status need no data folder', async (t) => 
   assert.match(refused.stderr, /There is no cluster/);
 });
 
+test('a database that stops answering in the middle of a question about users is away', async (t) => {
+  const silent = () => Promise.reject(new Error('Query read timeout'));
+  const database = { query: silent, transaction: silent } as unknown as Cluster['database'];
+  const cluster = { database, onRing: () => () => undefined, ring: () => undefined } as Partial<Cluster> as Cluster;
+  const users = new DatabaseUsers(cluster, (await openCopies(await temporaryFolder(t))).users);
+  const questions = [
+    () => users.begin(() => Promise.resolve([])),
+    () => users.pull(),
+    () => users.add(user('ann@a.example')),
+    () => users.change('ann@a.example', (record) => record),
+    () => users.remove('ann@a.example'),
+  ];
+  for (const ask of questions) {
+    await assert.rejects(ask, (error) => isProblem(error) && error.problem === 'unavailable');
+  }
+});
+
 describe('the users of a cluster', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
   const ending = suiteEnding();
   before(async () => {
     server = await Postgres.start(ending, { fill: fillTables });
   });
-  const user = (username: string, aliases: readonly string[] = []): UserRecord => {
-    return {
-      username,
-      passwordHash: null,
-      aliases,
-      quota: null,
-      disabled: false,
-      createdAt: '2026-01-02T03:04:05.000Z',
-    };
-  };
   async function opened(t: Ending, name: string): Promise<DatabaseUsers> {
     const node = nodeOf(server, { node: name });
     await node.join();
