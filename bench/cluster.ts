@@ -281,8 +281,8 @@ async function claimRows(course: Course): Promise<readonly Row[]> {
 /** New mail that is due before all other. */
 async function fill(postgres: Postgres, count: number, destination: string): Promise<void> {
   await postgres.psql(
-    `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-     select 'front' || n, 0, 'a@front.example', ${destination}, 2, 0, n, 0 from generate_series(1, ${count}) n`,
+    `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, queued_at)
+     select 'front' || n, 0, 'a@front.example', ${destination}, 2, 0, n, 0, 0 from generate_series(1, ${count}) n`,
     database,
   );
 }

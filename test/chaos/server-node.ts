@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { start } from '../../core/main.js';
+import { ContentWriter } from '../../core/smtp/client/content.js';
 import { ClusterNode } from '../../plugins/cluster/node.js';
 import { stopHere } from './node-life.js';
 import type { NodeArguments } from './node-process.js';
@@ -11,12 +12,23 @@ const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', s
 
 type Question = (this: ClusterNode, session: string) => boolean | Promise<boolean>;
 const mayEnd: Question = Reflect.get(ClusterNode.prototype, 'mayEnd');
-let questions = 0;
+type Write = ContentWriter['write'];
+let atDot = false;
+let dots = 0;
 ClusterNode.prototype.mayEnd = function question(session) {
   const answer = (): boolean | Promise<boolean> => fence === 'none' || mayEnd.call(this, session);
-  questions += 1;
-  // Asked twice for each message: at DATA, and at its dot.
-  return questions === stopBeforeDot * 2 ? stopHere(session).then(answer) : answer();
+  // It is also asked at DATA.
+  if (atDot) dots += 1;
+  return atDot && dots === stopBeforeDot ? stopHere(session).then(answer) : answer();
+};
+const write: Write = Reflect.get(ContentWriter.prototype, 'write');
+ContentWriter.prototype.write = function writeAndAsk(content) {
+  atDot = true;
+  try {
+    return write.call(this, content);
+  } finally {
+    atDot = false;
+  }
 };
 
 const { port, pathname } = new URL(database);

@@ -207,8 +207,8 @@ describe('the session of a node', { skip: skipWithout('postgres') }, () => {
     await add('frozen:1', 'frozen', 31, false);
     await add('boxes:1', 'boxes', 35);
     await add('boxes:2', 'boxes', 31);
-    await psql(`insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, session)
-      values ('u', 0, 'a@b.example', 'b.example', 0, 0, 0, 0, 'leased:1')`);
+    await psql(`insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, queued_at, session)
+      values ('u', 0, 'a@b.example', 'b.example', 0, 0, 0, 0, 0, 'leased:1')`);
     await psql("insert into postern.mailbox_owner (username, revision, node) values ('ann@a.example', 1, 'boxes')");
     await psql("insert into postern.share values ('site', 'gone:1', 5, false), ('site', 'recent:1', 5, false)");
     await psql("update postern.session set joined_at = now() where key = 'boxes:2'");

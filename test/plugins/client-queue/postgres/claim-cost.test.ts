@@ -77,13 +77,13 @@ describe('a claim in PostgreSQL', { skip: skipWithout('postgres') }, () => {
     };
     await accept('big0', 'big@home.example');
     await server.psql(
-      `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-       select 'closed' || n, 0, 'a@closed.example', 'closed.example', 2, 0, n, 1 from generate_series(1, 300000) n;
+      `insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, queued_at)
+       select 'closed' || n, 0, 'a@closed.example', 'closed.example', 2, 0, n, 1, 1 from generate_series(1, 300000) n;
        insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body, body_table)
        select 'big' || n, birth, subject, size, queued_at, expires_at, envelope, body, body_table
        from postern.entry, generate_series(1, 99999) n where uid = 'big0';
-       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due)
-       select 'big' || n, 0, 'a@open.example', 'open.example', 2, 0, ${clock.now()} + n * 1000, 1 from generate_series(1, 99999) n`,
+       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, queued_at)
+       select 'big' || n, 0, 'a@open.example', 'open.example', 2, 0, ${clock.now()} + n * 1000, 1, 1 from generate_series(1, 99999) n`,
       'template',
     );
     await server.psql('vacuum analyze postern.recipient', 'template');
