@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import fc from 'fast-check';
 import type { EntryState } from '../../../../core/contracts/queue-entry.js';
-import type { Lease } from '../../../../core/contracts/relay-queue-store.js';
+import type { Lease, OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
+import type { SpooledMessage } from '../../../../core/spool/spool.js';
 import { claiming, newEntry, settlement } from '../../../kit/relay-queue/entries.js';
-import type { FileQueueFixture } from './queue-fixture.js';
+import { memoryMessage, type QueueHarness } from '../../../kit/relay-queue/harness.js';
 
 interface ModelRecipient {
   readonly destination: string;
@@ -30,18 +32,61 @@ export type Step =
   | { readonly kind: 'wait'; readonly seconds: number }
   | { readonly kind: 'crash' | 'reopen' | 'housekeep' };
 
+const which = fc.nat(50);
+export const steps: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('accept' as const),
+      destinations: fc.array(fc.nat(3), { minLength: 1, maxLength: 4 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('abort' as const) }) },
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('claim' as const), limit: fc.integer({ min: 1, max: 8 }) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('settle' as const),
+      which,
+      fate: fc.constantFrom('delivered' as const, 'deferred' as const, 'bounced' as const, 'back' as const),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('mutate' as const),
+      which,
+      operation: fc.constantFrom('retry' as const, 'delete' as const, 'hold' as const, 'release' as const),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('wait' as const), seconds: fc.constantFrom(1, 299, 301) }) },
+  { weight: 1, arbitrary: fc.constant({ kind: 'housekeep' as const }) },
+);
+
+export const restarts: fc.Arbitrary<Step> = fc.record({ kind: fc.constantFrom('crash' as const, 'reopen' as const) });
+
 const open = new Set<EntryState>(['queued', 'active', 'deferred', 'held']);
 const waiting = new Set<EntryState>(['queued', 'deferred']);
 
+/** With the queue that it was claimed by: its `queue` may be another one each time. */
+interface ModelLease {
+  readonly lease: Lease;
+  readonly queue: OpenedRelayQueue;
+}
+
 /** What the queue should hold, in the plainest form, beside the queue itself. */
 export class QueueModel {
-  readonly #fixture: FileQueueFixture;
+  readonly #fixture: QueueHarness;
   readonly #entries = new Map<string, ModelEntry>();
-  #leases: Lease[] = [];
+  #leases: ModelLease[] = [];
   #number = 0;
 
-  constructor(fixture: FileQueueFixture) {
+  readonly #dueIsExact: boolean;
+
+  /** @param dueIsExact otherwise `nextDue` may be too early, which costs an empty claim */
+  constructor(fixture: QueueHarness, { dueIsExact = true } = {}) {
     this.#fixture = fixture;
+    this.#dueIsExact = dueIsExact;
   }
 
   async take(step: Step): Promise<void> {
@@ -70,6 +115,10 @@ export class QueueModel {
     return this.#fixture.clock.now();
   }
 
+  async #message(): Promise<SpooledMessage> {
+    return this.#fixture.message?.() ?? memoryMessage();
+  }
+
   async #accept(destinations: readonly number[]): Promise<void> {
     this.#number += 1;
     const uid = `e${this.#number}`;
@@ -77,7 +126,7 @@ export class QueueModel {
     // Nobody is warned and nothing expires: that has tests of its own.
     const prepared = await this.#fixture.queue.prepare(
       newEntry(this.#now, { uid, to, warnAt: null, expiresAt: this.#now + 1e12 }),
-      await this.#fixture.message(),
+      await this.#message(),
     );
     await prepared.commit();
     prepared.release();
@@ -97,13 +146,21 @@ export class QueueModel {
   async #abort(): Promise<void> {
     this.#number += 1;
     const entry = newEntry(this.#now, { uid: `e${this.#number}` });
-    const prepared = await this.#fixture.queue.prepare(entry, await this.#fixture.message());
+    const prepared = await this.#fixture.queue.prepare(entry, await this.#message());
     if (this.#number % 2 === 0) await prepared.commit();
     await prepared.abort();
   }
 
   async #claim(limit: number): Promise<void> {
-    const leases = await this.#fixture.queue.claim(claiming(this.#now, { limit, leaseMs: 1e12 }));
+    await this.#fixture.current?.();
+    const { queue } = this.#fixture;
+    const leases: Lease[] = [];
+    // What another server has taken costs an empty claim.
+    for (let more = limit > 0; more;) {
+      const given = await queue.claim(claiming(this.#now, { limit: limit - leases.length, leaseMs: 1e12 }));
+      leases.push(...given);
+      more = leases.length < limit && (given.length > 0 || (queue.nextDue() ?? Infinity) <= this.#now);
+    }
     for (const { uid, recipients, destination, manual } of leases) {
       for (const { index } of recipients) {
         const one = this.#entries.get(uid)?.recipients[index];
@@ -112,7 +169,7 @@ export class QueueModel {
         one.state = 'active';
       }
     }
-    this.#leases.push(...leases);
+    this.#leases.push(...leases.map((lease) => ({ lease, queue })));
     if (leases.length < limit) assert.equal(this.#due().length, 0, 'nobody who is due was passed over');
   }
 
@@ -125,11 +182,12 @@ export class QueueModel {
   }
 
   async #settle(which: number, fate: 'delivered' | 'deferred' | 'bounced' | 'back'): Promise<void> {
-    const lease = this.#leases[which % this.#leases.length];
-    if (lease === undefined) return;
-    this.#leases = this.#leases.filter((other) => other !== lease);
+    const held = this.#leases[which % this.#leases.length];
+    if (held === undefined) return;
+    this.#leases = this.#leases.filter((other) => other !== held);
+    const { lease, queue } = held;
     const at = this.#now;
-    await this.#fixture.queue.settle(lease, fate === 'back' ? { results: [] } : settlement(lease, fate, { at }));
+    await queue.settle(lease, fate === 'back' ? { results: [] } : settlement(lease, fate, { at }));
     const entry = this.#entries.get(lease.uid);
     if (entry === undefined) return;
     for (const { index } of lease.recipients) {
@@ -185,7 +243,9 @@ export class QueueModel {
   async #restart(crashed: boolean): Promise<void> {
     await (crashed ? this.#fixture.afterCrash() : this.#fixture.reopen());
     const touched = new Set<ModelEntry>();
-    for (const { uid, recipients } of this.#leases) {
+    for (const {
+      lease: { uid, recipients },
+    } of this.#leases) {
       const entry = this.#entries.get(uid);
       if (entry === undefined) continue;
       for (const { index } of recipients) this.#lose(entry.recipients[index]);
@@ -209,6 +269,7 @@ export class QueueModel {
 
   /** The queue shows what the model says. */
   async compare(): Promise<void> {
+    await this.#fixture.current?.();
     const { queue } = this.#fixture;
     for (const [uid, { recipients }] of this.#entries) {
       const found = await queue.find(uid);
@@ -226,9 +287,10 @@ export class QueueModel {
     assert.equal(await queue.count({}), opened.length);
     const dues = this.#recipients().flatMap(({ state, due }) => (waiting.has(state) ? [due] : []));
     const next = queue.nextDue();
-    if (dues.length === 0) assert.equal(next, null);
-    else if (Math.min(...dues) > this.#now) assert.equal(next, Math.min(...dues));
-    else assert.ok(next !== null && next <= this.#now);
+    const due = dues.length === 0 ? null : Math.min(...dues);
+    if (due !== null && due <= this.#now) assert.ok(next !== null && next <= this.#now);
+    else if (this.#dueIsExact) assert.equal(next, due);
+    else assert.ok(due === null || (next !== null && next <= due));
     const { byState, open: openCount } = await queue.statistics(this.#now);
     assert.equal(openCount, opened.length);
     assert.equal(
