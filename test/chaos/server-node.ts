@@ -13,22 +13,21 @@ const { database, name, sinkPort, sessionMs, fence, smtpPort = 0, folder = '', s
 type Question = (this: ClusterNode, session: string) => boolean | Promise<boolean>;
 const mayEnd: Question = Reflect.get(ClusterNode.prototype, 'mayEnd');
 type Write = ContentWriter['write'];
-let atDot = false;
+let writing = 0;
 let dots = 0;
 ClusterNode.prototype.mayEnd = function question(session) {
   const answer = (): boolean | Promise<boolean> => fence === 'none' || mayEnd.call(this, session);
   // It is also asked at DATA.
-  if (atDot) dots += 1;
-  return atDot && dots === stopBeforeDot ? stopHere(session).then(answer) : answer();
+  if (writing > 0) dots += 1;
+  return writing > 0 && dots === stopBeforeDot ? stopHere(session).then(answer) : answer();
 };
 const write: Write = Reflect.get(ContentWriter.prototype, 'write');
 ContentWriter.prototype.write = function writeAndAsk(content) {
-  atDot = true;
-  try {
-    return write.call(this, content);
-  } finally {
-    atDot = false;
-  }
+  writing += 1;
+  const written = write.call(this, content);
+  if (written instanceof Promise) return written.finally(() => (writing -= 1));
+  writing -= 1;
+  return written;
 };
 
 const { port, pathname } = new URL(database);
