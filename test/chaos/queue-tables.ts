@@ -23,23 +23,27 @@ export interface RecipientEnd {
   readonly state: number;
 }
 
-/** Writes down all leases, beside the tables of the queue. */
+/** Writes down all leases and what came of them, beside the tables of the queue, which forget finished entries. */
 export const leaseLog = `
 create schema chaos;
 create table chaos.lease (
   uid text not null, idx smallint not null, token bigint not null, session text not null,
-  begun timestamptz not null default clock_timestamp(), ended timestamptz, how text, primary key (uid, idx, token));
+  begun timestamptz not null default clock_timestamp(), ended timestamptz, how text,
+  id text not null, address text not null, state smallint, primary key (uid, idx, token));
 create function chaos.note() returns trigger language plpgsql as $$
 begin
   if old.state = 0 and (new.state <> 0 or new.token <> old.token) then
-    update chaos.lease set ended = clock_timestamp(), how = case when new.last_token = old.token then 'lost' else 'settled' end
+    update chaos.lease set ended = clock_timestamp(), state = new.state,
+      how = case when new.last_token = old.token then 'lost' else 'settled' end
     where uid = old.uid and idx = old.idx and token = old.token;
   end if;
   if new.state = 0 and (old.state <> 0 or new.token <> old.token) then
-    insert into chaos.lease (uid, idx, token, session) values (new.uid, new.idx, new.token, new.session);
+    insert into chaos.lease (uid, idx, token, session, id, address)
+    select new.uid, new.idx, new.token, new.session, trim(both '<>' from coalesce(e.message_id, '')), new.address
+    from postern.entry e where e.uid = new.uid;
   end if;
   if old.state in (1, 2) and new.state <> 0 and old.last_token > 0 and new.last_token is distinct from old.last_token then
-    update chaos.lease set how = 'late' where uid = old.uid and idx = old.idx and token = old.last_token;
+    update chaos.lease set how = 'late', state = new.state where uid = old.uid and idx = old.idx and token = old.last_token;
   end if;
   return null;
 end $$;
@@ -49,9 +53,9 @@ create trigger note after update on postern.recipient for each row
 
 export async function recipientLeases(client: pg.ClientBase): Promise<readonly RecipientLease[]> {
   const { rows } = await client.query<RecipientLease>(
-    `select l.uid, r.address, l.token::text, l.session, extract(epoch from l.begun)::float8 * 1000 as begun,
-       extract(epoch from l.ended)::float8 * 1000 as ended, l.how is not null and l.how = 'lost' as lost
-     from chaos.lease l join postern.recipient r on r.uid = l.uid and r.idx = l.idx`,
+    `select uid, address, token::text, session, extract(epoch from begun)::float8 * 1000 as begun,
+       extract(epoch from ended)::float8 * 1000 as ended, how is not null and how = 'lost' as lost
+     from chaos.lease`,
   );
   return rows;
 }
@@ -59,7 +63,12 @@ export async function recipientLeases(client: pg.ClientBase): Promise<readonly R
 export async function recipientEnds(client: pg.ClientBase): Promise<readonly RecipientEnd[]> {
   const { rows } = await client.query<RecipientEnd>(
     `select r.uid, trim(both '<>' from coalesce(e.message_id, '')) as id, r.address, r.state::int
-     from postern.recipient r join postern.entry e on e.uid = r.uid`,
+     from postern.recipient r join postern.entry e on e.uid = r.uid
+     union all
+     select uid, id, address, state::int from (
+       select distinct on (uid, idx) uid, idx, id, address, state from chaos.lease order by uid, idx, state desc nulls last) l
+     where state is not null and not exists (
+       select 1 from postern.recipient r where r.uid = l.uid and r.idx = l.idx)`,
   );
   return rows;
 }
