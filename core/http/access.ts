@@ -154,8 +154,15 @@ export class AccessControl {
   /** Calls `leave` when the account of the request is removed or changed, or its session ends, before the response has ended. */
   untilTakenAway(ctx: Context, leave: () => void): void {
     const { account, session } = ctx.state.exchange;
-    if (account !== null) ctx.res.once('close', this.#input.accounts.untilTakenAway(account, leave));
-    if (session !== undefined) ctx.res.once('close', this.#input.sessions().untilEnd(session, leave));
+    if (account === null) return;
+    const { accounts, sessions } = this.#input;
+    const forgetAccount = accounts.untilTakenAway(account, leave);
+    const forgetSession = session && sessions().untilEnd(session, leave);
+    // One listener: the pipeline of a stream brings many, and Node warns of more than ten.
+    ctx.res.once('close', () => {
+      forgetAccount();
+      forgetSession?.();
+    });
   }
 
   async #admitOwn(ctx: Context, gate: Extract<Gate, { kind: 'own' }>): Promise<void> {

@@ -85,6 +85,7 @@ class HandlerRequest implements EndpointRequest {
   readonly fragment: boolean;
   readonly confirmed: boolean;
   readonly once?: string;
+  #signal: AbortSignal | undefined;
 
   constructor(ctx: Context, sources: InputSources) {
     const { representation, body, once } = sources;
@@ -158,7 +159,7 @@ class HandlerRequest implements EndpointRequest {
   }
 
   get signal(): AbortSignal {
-    return abortSignal(this.#ctx, this.#sources.access);
+    return (this.#signal ??= abortSignal(this.#ctx, this.#sources.access));
   }
 }
 
