@@ -161,6 +161,8 @@ if (files.length === 0) {
 const result = run([
   '--enable-source-maps',
   '--test',
+  // It names the failed tests once more at the end, also where the output is not a terminal.
+  '--test-reporter=spec',
   `--test-concurrency=${availableParallelism()}`,
   // A file of thorough tests may take longer than one that everybody waits for.
   `--test-timeout=${files.some(isThorough) ? 600_000 : 120_000}`,
