@@ -163,7 +163,7 @@ test(
     const queueId = /queued as (\w+)/.exec(taken.raw)?.[1];
     assert.ok(queueId !== undefined, taken.raw);
     client.close();
-    const logged = await postfix.logged(new RegExp(`postfix/postern/smtpd.* ${queueId}: client=`));
+    const logged = await postfix.untilLogged(new RegExp(`postfix/postern/smtpd.* ${queueId}: client=`));
     assert.match(logged.join('\n'), /\[127\.0\.0\.9\]/);
   },
 );

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { nonEndings, smuggledTo } from '../hostile/smuggling.js';
 import { skipWithoutRoot } from '../support/account.js';
 import { untilListed } from '../support/awaited-mail.js';
@@ -74,7 +73,7 @@ describe('mail on its way over us, Postfix and a second one of us', { skip }, ()
 
   test('is returned by Postfix when the last server refuses it', async () => {
     await send('nobody@far.example', 'lost');
-    while ((await postfix.logged(/status=bounced.* 5\.1\.1 /)).length === 0) await pause(50);
+    await postfix.untilLogged(/status=bounced.* 5\.1\.1 /);
     const listed = await untilListed(HttpClient.admin(second.http), count + 1, 'far.example/postmaster');
     assert.ok(listed.some(({ subject }) => /Undelivered Mail Returned to Sender/.test(subject)));
   });

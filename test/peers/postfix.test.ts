@@ -98,7 +98,7 @@ describe('mail that Postfix sends', { skip }, () => {
     await server.kill('SIGTERM');
     server = await start(true);
     await hand(postfix, [compose(total)]);
-    while ((await postfix.logged(/status=deferred.* 421 4\.3\.2 /)).length === 0) await pause();
+    await postfix.untilLogged(/status=deferred.* 421 4\.3\.2 /);
     assert.equal((await untilListed(HttpClient.admin(server.http), total)).length, total);
 
     await server.kill('SIGTERM');
@@ -108,5 +108,3 @@ describe('mail that Postfix sends', { skip }, () => {
     assert.deepEqual(await postfix.logged(/status=bounced|warning|fatal|panic/), []);
   });
 });
-
-const pause = () => new Promise((resolve) => setTimeout(resolve, 50));

@@ -7,6 +7,7 @@ import { freePort } from './free-port.js';
 import { findPeer } from './peers.js';
 import { SmtpClient } from './smtp-client.js';
 import { temporaryFolder } from './temporary-folder.js';
+import { until } from './until.js';
 
 /** What a message needs on its way through: SMTP in, the queue, SMTP out, and a log of their own. */
 const services = (port: number): string =>
@@ -104,13 +105,22 @@ export class Postfix {
     return (await this.#text()).split('\n').filter((line) => pattern.test(line));
   }
 
+  /** The same, when there are some: a daemon of its own writes the log. */
+  untilLogged(pattern: RegExp, count = 1): Promise<readonly string[]> {
+    const look = async (): Promise<readonly string[] | undefined> => {
+      const found = await this.logged(pattern);
+      return found.length < count ? undefined : found;
+    };
+    return until(`${count} lines like ${pattern} in the log of Postfix`, look, 60_000);
+  }
+
   async #untilStarted(child: ChildProcess): Promise<void> {
-    const until = performance.now() + 20_000;
+    const end = performance.now() + 20_000;
     for (;;) {
       const client = await SmtpClient.connect({ port: this.port }).catch(() => undefined);
       client?.close();
       if (client !== undefined) return;
-      if (child.exitCode !== null || performance.now() > until) {
+      if (child.exitCode !== null || performance.now() > end) {
         throw new Error(`Postfix does not start: ${await this.#text()}`);
       }
       await new Promise((resolve) => setTimeout(resolve, 50));
