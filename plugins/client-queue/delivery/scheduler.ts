@@ -53,6 +53,8 @@ export class Scheduler {
   #running = false;
   #claiming = false;
   #again = false;
+  /** So much is fetched that the last claim was not made. */
+  #isFull = false;
   #trying = 0;
   #settling = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -148,7 +150,8 @@ export class Scheduler {
     const { queue, clock, settings, sites } = this.#input;
     const { maxConnections } = settings();
     const limit = Math.min(maxClaimed, maxConnections + maxAhead - this.#trying - this.#settling);
-    if (limit <= 0) return;
+    this.#isFull = limit <= 0;
+    if (this.#isFull) return;
     this.#probes.begin(maxConnections);
     const leases = await queue.claim({
       now: clock.now(),
@@ -209,11 +212,17 @@ export class Scheduler {
     this.#probes.ended(lease.token);
     this.#destinations.ended(lease.destination);
     this.#settling += 1;
-    this.#wake();
+    if (this.#needsMore(lease.destination)) this.#wake();
     await this.#input.settle(lease, tried);
     this.#settling -= 1;
-    this.#wake();
+    if (this.#isFull || this.#trying + this.#settling === 0) this.#wake();
     this.#rest();
+  }
+
+  /** A claim costs a shared queue as much for one lease as for ten: a site gets more when half of what was fetched ahead is used. */
+  #needsMore(destination: string): boolean {
+    const pace = this.#paces.get(this.#input.sites.of(destination) ?? destination);
+    return pace === undefined || pace.isLow;
   }
 
   /** Returns fetched work that was not started. */

@@ -80,9 +80,17 @@ export class SitePace {
   /** How many more messages to fetch: for free connections, and a little ahead for fast sites. */
   room(limits: PaceLimits): number {
     if (takesNothing(limits)) return 0;
-    const ahead = this.#recovering ? 0 : Math.min(maxAhead, Math.floor(this.#perMs * aheadMs));
-    const room = this.connections(limits) + ahead - this.busy;
+    const room = this.connections(limits) + this.#ahead - this.busy;
     return limits.ratePerMinute === undefined ? room : Math.min(room, this.#rate.left(limits.ratePerMinute));
+  }
+
+  get #ahead(): number {
+    return this.#recovering ? 0 : Math.min(maxAhead, Math.floor(this.#perMs * aheadMs));
+  }
+
+  /** True when no more than half of what is fetched ahead is left. */
+  get isLow(): boolean {
+    return 2 * this.#waiting.length <= this.#ahead;
   }
 
   fetched(lease: Lease, limits: PaceLimits): void {

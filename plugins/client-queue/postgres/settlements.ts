@@ -48,7 +48,7 @@ export class Settlements {
   constructor(input: SettlementsInput) {
     this.#input = input;
     this.#batches = new Batches<KeptOutcome, 'settled' | 'conflict'>({
-      concurrent: 2,
+      concurrent: 1,
       maxItems: together,
       run: (items) => this.#write(items),
       done: (items, begun) => input.meter?.committed('outcome', items, begun),

@@ -174,6 +174,31 @@ test('an attempt that ends late begins none whose lease would not last', async (
   );
 });
 
+test('a fast site is claimed for when half of what was fetched ahead is used, and not after each message', async () => {
+  const ends: (() => void)[] = [];
+  const { clock, asked, settled, give } = scheduled({
+    leases: leasesOf(300),
+    attempt: () => new Promise((resolve) => ends.push(() => resolve(answered))),
+  });
+  await give();
+  const endUntil = async (count: number): Promise<void> => {
+    while (settled.length < count) {
+      ends.shift()?.();
+      await setImmediate();
+    }
+  };
+  await endUntil(199);
+  // 200 in a second: 20 are fetched ahead of 20 connections.
+  clock.advance(1);
+  await endUntil(200);
+  const before = asked.length;
+  await endUntil(269);
+  assert.equal(asked.length, before);
+  await endUntil(270);
+  assert.equal(asked.length, before + 1);
+  assert.equal(asked.at(-1)?.sites?.room('site:mx'), 10);
+});
+
 test('sites that could not be reached are forgotten in time', () => {
   const clock = new HandClock();
   const pace = new SitePace(clock);
