@@ -310,6 +310,10 @@ export class Claims {
     );
   }
 
+  /**
+   * Recipients of an entry are found by `state between 1 and 2`, so that only the primary key serves. For `in (1, 2)` PostgreSQL
+   * may read a whole index of what waits for each of them, when it has counted that index while nothing waited.
+   */
   async #pick(
     sql: SqlTransaction,
     wanted: readonly Wanted[],
@@ -343,8 +347,8 @@ export class Claims {
          select r.uid, r.idx, p.token, row_number() over (partition by p.token order by r.idx) = 1 as is_first
          from picked p cross join lateral (
            select uid, idx from postern.recipient
-           where uid = p.uid and destination = p.destination and manual = p.manual and state in (1, 2) and lane in (0, 1)
-             and (lane = 0 or due <= $5)
+           where uid = p.uid and destination = p.destination and manual = p.manual and state between 1 and 2
+             and (lane = 0 or lane = 1 and due <= $5)
            order by idx limit $7 for update skip locked) r
        )
        update postern.recipient r set state = 0, token = t.token, last_token = null, session = s.key, claimed_at = $5
@@ -383,7 +387,7 @@ export class Claims {
        ), taken as materialized (
          select r.uid, r.idx, r.idx = min(r.idx) over () as is_first from (
            select r.uid, r.idx from suspect p join postern.recipient r on r.uid = p.uid and r.manual = p.manual
-         where r.state in (1, 2) and r.lane = 2 and r.destination = $3 and r.due <= $2
+         where r.state between 1 and 2 and r.lane = 2 and r.destination = $3 and r.due <= $2
          order by r.idx limit $5 for update of r skip locked) r
        )
        update postern.recipient r set state = 0, token = $1, last_token = null, session = s.key, claimed_at = $2
