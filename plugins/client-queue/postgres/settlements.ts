@@ -173,8 +173,9 @@ export class Settlements {
     const released = await cluster.database.query<{ destination: string; due: string }>(
       'settle',
       `with found as materialized (
-         select r.uid, r.idx from postern.session s join postern.recipient r on r.session = s.key
-         where s.dead and r.lane = 3 limit $2 for update of r skip locked
+         select r.uid, r.idx from postern.session s cross join lateral (
+           select uid, idx from postern.recipient where session = s.key and lane = 3 limit $2 for update skip locked) r
+         where s.dead limit $2
        )
        update postern.recipient r set lane = case when r.state = 2 and r.due <= $1 then 0 else 1 end, session = null
        from found f where r.uid = f.uid and r.idx = f.idx returning r.destination, r.due`,
@@ -183,8 +184,9 @@ export class Settlements {
     for (const { destination, due } of released) this.#input.claims.scheduled(destination, Number(due));
     const found = await cluster.database.query<{ uid: string }>(
       'settle',
-      `select distinct r.uid from postern.session s join postern.recipient r on r.session = s.key
-       where s.dead and r.state = 0 limit $1`,
+      `select distinct r.uid from postern.session s cross join lateral (
+         select uid from postern.recipient where session = s.key and state = 0 limit $1) r
+       where s.dead limit $1`,
       [together],
     );
     await this.#lose(found, { crashed: true, due: this.spread });
