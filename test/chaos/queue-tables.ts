@@ -27,7 +27,7 @@ export interface RecipientEnd {
 export const leaseLog = `
 create schema chaos;
 create table chaos.lease (
-  uid text not null, idx smallint not null, token bigint not null, session text not null,
+  uid text collate "C" not null, idx smallint not null, token bigint not null, session text not null,
   begun timestamptz not null default clock_timestamp(), ended timestamptz, how text,
   id text not null, address text not null, state smallint, primary key (uid, idx, token));
 create function chaos.note() returns trigger language plpgsql as $$
