@@ -117,7 +117,7 @@ export class DatabaseAcceptance {
     for (const [number, doubt] of input.outages.doubts) this.#doubtful.add({ ...doubt, number });
     this.#batches = new Batches<Waiting, Accepted>({
       concurrent: 2,
-      maxItems: together,
+      maxItems: () => together,
       maxWeight: bytesTogether,
       weightOf: ({ content }) => content?.length ?? 0,
       run: (items) => this.#write(items),

@@ -9,7 +9,7 @@ interface Waiting<T, R> {
 interface BatchInput<T, R> {
   /** Batches that run at a time. */
   readonly concurrent: number;
-  readonly maxItems: number;
+  readonly maxItems: () => number;
   readonly maxWeight?: number;
   readonly weightOf?: (item: T) => number;
   /** Told after a batch that went well; `begun` by `performance.now()`. */
@@ -80,7 +80,7 @@ export class Batches<T, R> {
     let count = 0;
     for (const { item } of this.#waiting) {
       weight += weightOf(item);
-      if (count >= maxItems || (count > 0 && weight > maxWeight)) break;
+      if (count >= maxItems() || (count > 0 && weight > maxWeight)) break;
       count += 1;
     }
     return this.#waiting.splice(0, count);

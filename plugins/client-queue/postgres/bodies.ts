@@ -140,7 +140,7 @@ export class BodyReader {
     this.#database = database;
     this.#batches = new Batches({
       concurrent: 1,
-      maxItems: readTogether,
+      maxItems: () => readTogether,
       maxWeight: bytesTogether,
       weightOf: ({ size }) => size,
       run: (places) => this.#first(places),

@@ -44,12 +44,14 @@ export class Settlements {
   /** Records that the database refuses for their content: when they are offered again, by `clock.monotonic()`. */
   readonly #refused = new Map<number, number>();
   #offering: Promise<void> | undefined;
+  /** Fewer when the database did not write the last ones: it may be too slow for so many. */
+  #together = together;
 
   constructor(input: SettlementsInput) {
     this.#input = input;
     this.#batches = new Batches<KeptOutcome, 'settled' | 'conflict'>({
       concurrent: 1,
-      maxItems: together,
+      maxItems: () => this.#together,
       run: (items) => this.#write(items),
       done: (items, begun) => input.meter?.committed('outcome', items, begun),
     });
@@ -100,9 +102,10 @@ export class Settlements {
     const { cluster, outages, log } = this.#input;
     const now = cluster.clock.monotonic();
     const kept = [...outages.outcomes].filter(([number]) => now >= (this.#refused.get(number) ?? now));
-    let written = 0;
-    for (let at = 0; at < kept.length; at += together) {
-      const some = kept.slice(at, at + together);
+    let [at, written] = [0, 0];
+    while (at < kept.length) {
+      const some = kept.slice(at, at + this.#together);
+      at += some.length;
       const results = await this.#writeKept(some.map(([, outcome]) => outcome));
       for (const [nth, [, { uid, settlement }]] of some.entries()) {
         if (results[nth] !== 'conflict' || settlement.attempt === undefined) continue;
@@ -146,7 +149,7 @@ export class Settlements {
     const { cluster } = this.#input;
     const now = cluster.clock.now();
     const uids = [...new Set(items.map(({ uid }) => uid))].sort();
-    const { entries, results, late } = await cluster.database.transaction('settle', async (sql) => {
+    const writing = cluster.database.transaction('settle', async (sql) => {
       const locked = await LockedEntries.lock(sql, uids, changeDeps);
       let counted = 0;
       const done = items.map(({ token, uid, settlement }): 'settled' | 'conflict' => {
@@ -161,6 +164,11 @@ export class Settlements {
       await locked.write(sql, now);
       return { entries: locked, results: done, late: counted };
     });
+    const { entries, results, late } = await writing.catch((error: unknown) => {
+      this.#together = Math.ceil(items.length / 2);
+      throw error;
+    });
+    this.#together = Math.min(together, 2 * this.#together);
     this.#input.committed(entries);
     this.#input.meter?.late('counted', late);
     this.#input.meter?.late('refused', results.filter((result) => result === 'conflict').length);

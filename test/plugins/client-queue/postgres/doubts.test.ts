@@ -9,7 +9,7 @@ import type { SharedDatabase, SqlPurpose, SqlTransaction } from '../../../../cor
 import { OutageLog } from '../../../../plugins/client-queue/postgres/outage-log.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
 import { type FileLayer, nodeFiles } from '../../../../core/disk/file-layer.js';
-import type { RecipientSettlement } from '../../../../core/contracts/relay-queue-store.js';
+import type { Lease, RecipientSettlement } from '../../../../core/contracts/relay-queue-store.js';
 import { FaultyFiles } from '../../../core/spool/faulty-files.js';
 import { problem } from '../../../../core/problem.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
@@ -466,6 +466,34 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     assert.deepEqual(
       Array.from(outages.outcomes.values(), ({ uid }) => uid),
       ['b'],
+    );
+  });
+
+  test('outcomes that the database is too slow to write together are written a few at a time', async (t) => {
+    const sizes: number[] = [];
+    const { accept, claim, queue, clock, outages } = await open(t, 'mx1', {
+      around: (usual) => (purpose, work) =>
+        usual(purpose, (sql) =>
+          work({
+            query: async (text, values) => {
+              const isOutcome = text.startsWith('update postern.recipient r set state = u.state');
+              if (isOutcome) sizes.push((values?.[0] as readonly string[]).length);
+              return isOutcome && (sizes.at(-1) ?? 0) > 5 ? sql.query(raise('57014')) : sql.query(text, values);
+            },
+          }),
+        ),
+    });
+    for (let n = 0; n < 30; n += 1) await accept({ uid: `uid${n}` });
+    const leases = await claim();
+    assert.equal(leases.length, 30);
+    const settle = (lease: Lease) => queue.settle(lease, settlement(lease, 'delivered', { at: clock.now() }));
+    await Promise.all(leases.map(settle));
+    assert.equal(outages.outcomes.size, 30);
+    for (let n = 0; n < 30 && outages.outcomes.size > 0; n += 1) await queue.catchUp().catch(() => undefined);
+    assert.equal(outages.outcomes.size, 0, sizes.join());
+    assert.equal(
+      await server.psql('select count(*) from postern.entry where finished_at is not null', 'template'),
+      '30',
     );
   });
 
