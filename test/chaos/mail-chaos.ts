@@ -23,7 +23,7 @@ import { Disturbances, seeded } from './disturbances.js';
 import { sendAll, type Sent } from './mail-client.js';
 import { judgeMail, type MailArrival, type MailVerdict } from './mail-verdict.js';
 import { NodeProcess } from './node-process.js';
-import { leaseLog, lostCount, recipientEnds, recipientLeases, waitingCount } from './queue-tables.js';
+import { areTakenOver, leaseLog, recipientEnds, recipientLeases, waitingCount } from './queue-tables.js';
 
 export interface MailChaosResult extends MailVerdict {
   readonly events: ReadonlyMap<string, number>;
@@ -71,12 +71,10 @@ export async function runMailChaos(test: Ending, options: ChaosOptions): Promise
   if (options.stopBeforeDot === true && first !== undefined) {
     const session = await withTimeout(maxWaitMs, first.stopping, 'the server has not stopped itself');
     await untilTrue(
-      'a lease is lost',
-      async () => (await observer.do((client) => lostCount(client, session))) > 0,
+      'its leases are those of others',
+      () => observer.do((client) => areTakenOver(client, session)),
       maxWaitMs,
     );
-    // The others have them by now.
-    await pause(sessionMs);
     first.signal('SIGCONT');
   }
   for (let nth = 0; nth < events; nth += 1) {

@@ -81,8 +81,13 @@ export async function waitingCount(client: pg.ClientBase): Promise<number> {
   return rows[0]?.count ?? 0;
 }
 
-/** Leases of a session that were taken away. */
-export async function lostCount(client: pg.ClientBase, session: string): Promise<number> {
-  const { rowCount } = await client.query("select 1 from chaos.lease where session = $1 and how = 'lost'", [session]);
-  return rowCount ?? 0;
+/** All leases of a session were taken away, and others have had what they were for. */
+export async function areTakenOver(client: pg.ClientBase, session: string): Promise<boolean> {
+  const { rows } = await client.query<{ done: boolean }>(
+    `select count(*) > 0 and bool_and(exists (
+       select from chaos.lease o where o.uid = l.uid and o.idx = l.idx and o.session <> l.session and o.begun > l.begun)) as done
+     from chaos.lease l where session = $1 and how = 'lost'`,
+    [session],
+  );
+  return rows[0]?.done ?? false;
 }

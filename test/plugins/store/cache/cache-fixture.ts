@@ -73,9 +73,12 @@ export class CacheFixture {
     this.#count += 1;
     const bytes = message(`Subject: ${subject}`, '', 'Text.');
     const seconds = 1_700_000_000 + this.#count;
-    const path = join(this.reading.pathOf(folder), 'cur', `${seconds}.M1P1Q${subject}.host,S=${bytes.length}:2,`);
-    await writeFile(path, bytes);
-    await utimes(path, seconds, seconds);
+    const name = `${seconds}.M1P1Q${subject}.host,S=${bytes.length}:2,`;
+    const path = this.reading.pathOf(folder);
+    // Whoever reads the folder in the background must not find an empty file.
+    await writeFile(join(path, 'tmp', name), bytes);
+    await utimes(join(path, 'tmp', name), seconds, seconds);
+    await rename(join(path, 'tmp', name), join(path, 'cur', name));
   }
 
   async flag(subject: string, flags: string): Promise<void> {
