@@ -120,8 +120,8 @@ create index recipient_reason on postern.recipient (lower(reason)) where state i
 create statistics postern.recipient_address_values on (reverse(lower(address)) collate "C") from postern.recipient;
 create statistics postern.recipient_reason_values on (lower(reason)) from postern.recipient;
 
--- Messages, in tables of which those of the ring are emptied as a whole. The key begins with the id: nobody counts these tables, so
--- that PostgreSQL would take the number of a table for a good beginning, and read all of it.
+-- Message bodies; the ring tables are truncated as a whole. The key starts with the id because the ring tables are never analyzed:
+-- with table_number first, PostgreSQL scans the whole index for a few ids.
 create table postern.body (
   table_number smallint not null,
   id text not null,

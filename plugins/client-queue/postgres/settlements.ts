@@ -44,7 +44,7 @@ export class Settlements {
   /** Records that the database refuses for their content: when they are offered again, by `clock.monotonic()`. */
   readonly #refused = new Map<number, number>();
   #offering: Promise<void> | undefined;
-  /** Fewer when the database did not write the last ones: it may be too slow for so many. */
+  /** Outcomes per transaction: halved after a failure, doubled after a success. */
   #together = together;
 
   constructor(input: SettlementsInput) {
