@@ -93,13 +93,9 @@ const ofDatabase: Readonly<Record<string, Disturbance<Postgres>>> = {
     await postgres.start();
   },
   'read-only': async (postgres, scene) => {
-    const change = async (statement: string): Promise<unknown> => {
-      await persistently(() => postgres.psql(statement));
-      return persistently(() => postgres.psql('select pg_reload_conf()'));
-    };
-    await change('alter system set default_transaction_read_only = on');
+    await persistently(() => postgres.alter('set default_transaction_read_only = on'));
     await sessions(scene, 0.5, 1.5);
-    await change('alter system reset default_transaction_read_only');
+    await persistently(() => postgres.alter('reset default_transaction_read_only'));
   },
 };
 

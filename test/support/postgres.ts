@@ -7,6 +7,7 @@ import { isRoot } from './account.js';
 import { atEnd, type Ending } from './ending.js';
 import { freePort } from './free-port.js';
 import { findPeer } from './peers.js';
+import { untilTrue } from './until.js';
 
 const run = promisify(execFile);
 
@@ -161,6 +162,20 @@ export class Postgres {
     const settings = Object.entries(this.#settings).map(([name, value]) => `-c ${name}='${value}'`);
     const place = ['-D', join(this.folder, 'data'), '-l', join(this.folder, 'log')];
     await this.#run('pg_ctl', [...place, '-w', '-o', settings.join(' '), 'start']);
+  }
+
+  /** Changes a setting for good, as `set work_mem = 4MB`, and waits until new connections have it. */
+  async alter(change: string): Promise<void> {
+    await this.psql(`alter system ${change}`);
+    await this.reload();
+  }
+
+  /** Waits until new connections are under what the files of the server say now. */
+  async reload(): Promise<void> {
+    const loadedAt = () => this.psql('select pg_conf_load_time()');
+    const before = await loadedAt();
+    await this.psql('select pg_reload_conf()');
+    await untilTrue('the server has read its files', async () => (await loadedAt()) !== before);
   }
 
   async stop(mode: StopMode = 'fast'): Promise<void> {

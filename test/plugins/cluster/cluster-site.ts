@@ -27,7 +27,7 @@ export async function wantPasswords(server: Postgres): Promise<void> {
   await server.psql(`alter role postgres password '${superuserPassword}'`);
   const lines = ['local all all trust', 'host all all 127.0.0.1/32 scram-sha-256'];
   await writeFile(join(server.folder, 'data', 'pg_hba.conf'), `${lines.join('\n')}\n`);
-  await server.psql('select pg_reload_conf()');
+  await server.reload();
 }
 
 /** Offers TLS with this certificate. */
@@ -41,7 +41,7 @@ export async function offerTls(
   await server.psql(`copy (values ('')) to program 'chmod 600 ${data}/server.key'`);
   await writeFile(join(data, 'server.crt'), cert, { mode: 0o644 });
   await appendFile(join(data, 'postgresql.conf'), 'ssl = on\n');
-  await server.psql('select pg_reload_conf()');
+  await server.reload();
 }
 
 export const settingsOf = (database: object, rest: object = {}): ClusterSettings =>

@@ -36,10 +36,7 @@ describe('the connections of a node', { skip: skipWithout('postgres') }, () => {
     const write = () => database.query('settle', 'create table if not exists postern.trial ()');
     await write();
     assert.equal(database.host, server.folder);
-    const readOnly = async (value: string): Promise<void> => {
-      await server.psql(`alter system set default_transaction_read_only = ${value}`);
-      await server.psql('select pg_reload_conf()');
-    };
+    const readOnly = (value: string) => server.alter(`set default_transaction_read_only = ${value}`);
     await readOnly('on');
     t.after(() => readOnly('off'));
     await until('the other server is used', async () => {

@@ -57,7 +57,8 @@ describe('limits of a site that three nodes share, while nodes are killed', { sk
       breaches += 1;
     };
     const greeting = () => void watch();
-    const dot = () => ({ after: pause(40), say: '250 2.0.0 Sunk' });
+    // A hundred messages a second would use twenty connections.
+    const dot = () => ({ after: pause(200), say: '250 2.0.0 Sunk' });
     const sink: SmtpSink = await SmtpSink.start(t, { steps: { greeting, dot }, forgetText: true });
     const nodes = await start(t, 'connections', sink, { maxConnections: limit });
     await disturb(nodes, sink, nodes.send(600, 6000));

@@ -26,8 +26,7 @@ describe('a standby takes the place of the database', { skip: skipWithout('postg
 
   test('that commits have waited for, while mail comes: nothing is lost, and the nodes go on', async (t) => {
     const { primary, standby, sink, hosts } = await pair(t);
-    await primary.psql(`alter system set synchronous_standby_names = '*'`);
-    await primary.psql('select pg_reload_conf()');
+    await primary.alter(`set synchronous_standby_names = '*'`);
     const mode = "select count(*) from pg_stat_replication where sync_state = 'sync'";
     await untilTrue('commits wait for it', async () => (await primary.psql(mode)) === '1', longMs);
     const nodes = await WholeNodes.start(t, { names, hosts, database, sinkPort: sink.port });
@@ -61,8 +60,7 @@ describe('a standby takes the place of the database', { skip: skipWithout('postg
       'the standby knows the nodes',
       async () => (await beatsOf(standby)).filter((n) => n > 0).length === 2,
     );
-    await standby.psql(`alter system set primary_conninfo = ''`);
-    await standby.psql('select pg_reload_conf()');
+    await standby.alter(`set primary_conninfo = ''`);
     const follows = 'select count(*) from pg_stat_replication';
     await untilTrue('the standby follows no more', async () => (await primary.psql(follows)) === '0', longMs);
     const last = await beatsOf(standby);

@@ -98,11 +98,9 @@ describe('a node does not start, and says why', { skip: skipWithout('postgres') 
       String(await refusal({ tls: { ca: join(folder, 'none.pem') } })),
       /file .*none\.pem .* cannot be read/,
     );
-    await server.psql('alter system set ssl = off');
-    await server.psql('select pg_reload_conf()');
+    await server.alter('set ssl = off');
     assert.match(String(await refusal()), /The database offers no TLS/);
-    await server.psql('alter system reset ssl');
-    await server.psql('select pg_reload_conf()');
+    await server.alter('reset ssl');
   });
 
   test('when another server has its name', async (t) => {
@@ -111,10 +109,9 @@ describe('a node does not start, and says why', { skip: skipWithout('postgres') 
   });
 
   test('when the database would forget mail', async () => {
-    await server.psql('alter system set fsync = off');
-    await server.psql('select pg_reload_conf()');
+    await server.alter('set fsync = off');
     const told = await refusal();
-    await server.psql('alter system reset fsync');
+    await server.alter('reset fsync');
     assert.match(String(told), /runs with fsync off/);
   });
 });

@@ -272,10 +272,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
 
   test('a commit whose wait for the standby was cancelled is in doubt', async (t) => {
     const { accept, queue } = await open(t);
-    const setStandby = async (names: string): Promise<void> => {
-      await server.psql(`alter system set synchronous_standby_names = '${names}'`);
-      await server.psql('select pg_reload_conf()');
-    };
+    const setStandby = (names: string) => server.alter(`set synchronous_standby_names = '${names}'`);
     await setStandby('nobody');
     t.after(() => setStandby(''));
     const accepted = accept({ uid: 'alone' });
@@ -302,10 +299,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     });
     const waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
     const waits = () => untilTrue('it waits', async () => (await server.psql(waiting)) !== '0');
-    const setStandby = async (names: string): Promise<void> => {
-      await server.psql(`alter system set synchronous_standby_names = '${names}'`);
-      await server.psql('select pg_reload_conf()');
-    };
+    const setStandby = (names: string) => server.alter(`set synchronous_standby_names = '${names}'`);
     await setStandby('nobody');
     t.after(() => setStandby(''));
     await assert.rejects(first.accept({ uid: 'waits' }), isThe('unavailable'));
