@@ -21,7 +21,7 @@ const Credentials = z.strictObject({
 });
 
 /** Servers that mail is handed to by name instead of by MX. */
-export const RouteOptions = z.strictObject({
+export const OutboundRouteOptions = z.strictObject({
   mx: z
     .array(host)
     .min(1)
@@ -42,7 +42,7 @@ export const RouteOptions = z.strictObject({
     .describe('Recipients of these domains take this route; `*.example.org` is for all domains below.')
     .meta({ examples: [['example.org', '*.example.org']] }),
 });
-export type OutboundRoute = z.output<typeof RouteOptions>;
+export type OutboundRoute = z.output<typeof OutboundRouteOptions>;
 
 const RetryOptions = z.strictObject({
   firstSeconds: seconds(
@@ -133,7 +133,7 @@ const ReplyRuleOptions = z.strictObject({
 /** Mail that goes out: routes, retries and limits. */
 export const ClientQueueOptions = z.strictObject({
   routes: z
-    .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), RouteOptions)
+    .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), OutboundRouteOptions)
     .default({})
     .describe('Routes by name.'),
   defaultRoute: z

@@ -13,9 +13,9 @@ import { formatBytes, formatNumber, pluralize, printable } from '../../core/text
 import { configAction, configUsage } from './configuration/config-command.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import { ClusterOptions, type ClusterSettings, type DatabaseSettings } from './options.js';
-import { ownVersion } from './schema.js';
+import { ownVersion } from './node/schema.js';
 import type { LoadMove } from './queue-transfer.js';
-import { type Ask, forgetNode, setDraining } from './server-state.js';
+import { type Ask, forgetNode, setDraining } from './node/server-state.js';
 
 const usage = [
   'postern cluster init [--user NAME] [--print] [--json]   make roles and schema in the database, as a superuser; or print the SQL',
@@ -96,7 +96,7 @@ const userOf = ({ values: { user } }: Input, otherwise: string): string =>
 
 async function init(input: Input): Promise<void> {
   const { terminal, options, values } = input;
-  const { rolesScript, scramVerifier } = await import('./roles.js');
+  const { rolesScript, scramVerifier } = await import('./node/roles.js');
   if (values['print'] === true) {
     const { name = 'postern', user: app = 'postern_app' } = options.database ?? {};
     const sql = rolesScript({ database: name, app }).trimEnd();
@@ -149,7 +149,10 @@ async function ensureDatabase(input: Input, boss: As): Promise<boolean> {
 
 async function migrateTables(input: Input): Promise<void> {
   const settings = databaseOf(input);
-  const [{ migrate }, { grantsScript, ownerRole }] = await Promise.all([import('./schema.js'), import('./roles.js')]);
+  const [{ migrate }, { grantsScript, ownerRole }] = await Promise.all([
+    import('./node/schema.js'),
+    import('./node/roles.js'),
+  ]);
   const user = userOf(input, ownerRole);
   const applied = await connected(input, { settings, user }, async (_, { client }) => {
     if (user !== ownerRole) await client.query(`set role ${ownerRole}`);
@@ -180,7 +183,7 @@ async function connected<T>(
   as: As,
   work: (ask: Ask, on: { readonly client: pg.Client; readonly host: string }) => Promise<T>,
 ): Promise<T> {
-  const { askOn, connectTo, connectionRefusal } = await import('./connect.js');
+  const { askOn, connectTo, connectionRefusal } = await import('./node/connect.js');
   const askPassword = as.askPassword ?? ((): Promise<string> => answer(terminal, as.user));
   const on = await connectTo({ ...as, askPassword: as.password === undefined ? askPassword : undefined });
   try {

@@ -5,27 +5,27 @@ import type { ForwardedRequests } from '../../core/contracts/other-nodes.js';
 import { allMailboxesHere } from '../../core/contracts/mailbox-owners.js';
 import type { Configuration, HealthOverview, Lifecycle } from '../../core/contracts/server.js';
 import type { PluginContext } from '../../core/plugin.js';
-import { DatabaseAnswers } from './database-answers.js';
+import { DatabaseAnswers } from './records/database-answers.js';
 import { ConfigurationSets } from './configuration/sets.js';
-import { DatabaseAudit } from './database-audit.js';
-import { DatabaseDocuments } from './database-documents.js';
-import { DatabaseSessions } from './database-sessions.js';
-import { DatabaseUsers } from './database-users.js';
+import { DatabaseAudit } from './records/database-audit.js';
+import { DatabaseDocuments } from './records/database-documents.js';
+import { DatabaseSessions } from './records/database-sessions.js';
+import { DatabaseUsers } from './records/database-users.js';
 import { mailboxHealth, NodeDirectory } from './mailboxes/node-directory.js';
 import { PeerListener } from './mailboxes/peer-listener.js';
 import { PeerRequests, readForwarder } from './mailboxes/peer-requests.js';
 import { readPeerTls } from './mailboxes/peer-tls.js';
 import { provideMailboxes } from './mailboxes/provide-mailboxes.js';
-import { openCopies } from './node-copies.js';
-import type { ClusterNode } from './node.js';
+import { openCopies } from './records/node-copies.js';
+import type { ClusterNode } from './node/node.js';
 import { NodeDuties } from './node-duties.js';
 import { SetSource } from './configuration/set-source.js';
 import type { ClusterSettings } from './options.js';
-import { askFor, removeOldSessions } from './server-state.js';
-import { SharedAttempts } from './shared-attempts.js';
-import { NodeShares } from './site-shares.js';
+import { askFor, removeOldSessions } from './node/server-state.js';
+import { SharedAttempts } from './records/shared-attempts.js';
+import { NodeShares } from './records/site-shares.js';
 
-export { ClusterNode } from './node.js';
+export { ClusterNode } from './node/node.js';
 export { transferQueue } from './queue-transfer.js';
 
 /** Changes that were not announced are found within this time. Seconds. */

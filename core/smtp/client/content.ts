@@ -121,10 +121,10 @@ export class ContentWriter {
 }
 
 /** A command with the text that follows it. */
-export type Chunk = readonly [command: Buffer, text: Buffer, end: Buffer];
+export type BdatChunk = readonly [command: Buffer, text: Buffer, end: Buffer];
 
 /** The command for display. */
-export const chunkCommand = ([command]: Chunk): string => command.toString('latin1').trimEnd();
+export const chunkCommand = ([command]: BdatChunk): string => command.toString('latin1').trimEnd();
 
 /** A connection on which the server spoke so recently was not closed because it was idle. */
 const aliveMs = 1000;
@@ -138,7 +138,7 @@ export function lastChunk(
   { source }: OutgoingContent,
   channel: Channel,
   { chunking, pipelining, eightBitMime }: Capabilities,
-): Chunk | undefined {
+): BdatChunk | undefined {
   if (!chunking || !pipelining || !eightBitMime || !channel.heardWithin(aliveMs)) return undefined;
   if (!Buffer.isBuffer(source) || source.length > atOnceBytes) return undefined;
   const encoder = new DataEncoder({ stuffsDots: false });

@@ -2,7 +2,7 @@ import { isAscii } from '../../mime/character.js';
 import type { Reply } from '../protocol/replies.js';
 import { type Capabilities, mailLine, rcptLine } from './envelope.js';
 import type { Answer, Channel } from './channel.js';
-import { type Chunk, chunkCommand, ContentWriter, hasEightBit, lastChunk } from './content.js';
+import { type BdatChunk, chunkCommand, ContentWriter, hasEightBit, lastChunk } from './content.js';
 import type { ClientDeadlines } from './remote-server.js';
 import {
   afterMessage,
@@ -99,7 +99,7 @@ export class ClientTransaction {
   }
 
   /** Everything in one write (RFC 3030). */
-  async #sendChunk(mail: string, rcptLines: readonly (string | undefined)[], chunk: Chunk): Promise<void> {
+  async #sendChunk(mail: string, rcptLines: readonly (string | undefined)[], chunk: BdatChunk): Promise<void> {
     const { channel, deadlines } = this.#context;
     const lines = [mail, ...rcptLines.filter((line) => line !== undefined), ''];
     channel.write(Buffer.concat([Buffer.from(lines.join('\r\n')), ...chunk]));

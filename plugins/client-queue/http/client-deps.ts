@@ -20,7 +20,7 @@ import type { NextHops } from '../delivery/next-hops.js';
 import type { Sites } from '../delivery/sites.js';
 import type { StsPolicies } from '../mta-sts/sts-policies.js';
 
-export const group = 'Outbound';
+export const outboundGroup = 'Outbound';
 
 /** Dependencies of the queue endpoints. */
 export interface QueueDeps {

@@ -15,7 +15,7 @@ import type { KeptPolicy } from '../mta-sts/policy.js';
 import { endOf } from '../mta-sts/sts-policies.js';
 import { TimeSlice } from '../../../core/concurrency.js';
 import { isoTime, replyAnswer } from './entry-answer.js';
-import { group, type QueueDeps, type SendingDeps } from './client-deps.js';
+import { outboundGroup, type QueueDeps, type SendingDeps } from './client-deps.js';
 
 /** A site's name consists of all its servers. */
 const name = z.string().min(1).max(2000);
@@ -60,7 +60,7 @@ const listing = (deps: QueueDeps) =>
     method: 'GET',
     path: '/client/destinations',
     summary: 'Destinations with waiting mail, and destinations and sites that are suspended or limited',
-    group,
+    group: outboundGroup,
     access: 'read',
     answer: z.object({
       items: z.array(WaitingAnswer),
@@ -84,7 +84,7 @@ const naming = (deps: QueueDeps) =>
     method: 'POST',
     path: '/client/destinations',
     summary: 'Suspend or limit a destination or site from the body, also before mail waits for it',
-    group,
+    group: outboundGroup,
     access: 'operate',
     body: { kind: 'fields', schema: Body.extend({ destination: name }) },
     answer: ControlAnswer,
@@ -97,7 +97,7 @@ const reading = (deps: DestinationDeps) =>
     method: 'GET',
     path,
     summary: 'One destination or site: what waits for it, whether it is suspended, its limits',
-    group,
+    group: outboundGroup,
     access: 'read',
     params: Params,
     answer: DestinationAnswer,
@@ -116,7 +116,7 @@ const changing = (deps: QueueDeps) =>
     method: 'PUT',
     path,
     summary: 'Suspend, resume or limit a destination or site; kept over restarts',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: Params,
     body: { kind: 'fields', schema: Body },
@@ -150,7 +150,7 @@ const clearing = ({ controls }: QueueDeps) =>
     method: 'DELETE',
     path,
     summary: 'Reset a destination or site to its configured settings',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: Params,
     answer: ControlAnswer,

@@ -43,7 +43,7 @@ const summary = {
   lastReply: Reply,
   hold: z.string().nullable().describe('Why it is held'),
 };
-export const SummaryAnswer = z.object(summary);
+export const EntrySummaryAnswer = z.object(summary);
 export const EntryAnswer = z.object({
   ...summary,
   history: z.array(
@@ -96,7 +96,7 @@ function recipientAnswer({
   };
 }
 
-export function summaryAnswer(entry: EntrySummary): z.output<typeof SummaryAnswer> {
+export function summaryAnswer(entry: EntrySummary): z.output<typeof EntrySummaryAnswer> {
   const { uid, state, route, protocol, size, subject, internetMessageId, attempts, hold } = entry;
   return {
     uid,

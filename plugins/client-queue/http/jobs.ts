@@ -5,7 +5,7 @@ import { problem } from '../../../core/problem.js';
 import { pluralize } from '../../../core/text/format.js';
 import { type BulkJob, jobStates } from '../queue/bulk-jobs.js';
 import { isoTime } from './entry-answer.js';
-import { group, type QueueDeps } from './client-deps.js';
+import { outboundGroup, type QueueDeps } from './client-deps.js';
 
 export const JobAnswer = z.object({
   id: z.string(),
@@ -44,7 +44,7 @@ const listing = ({ jobs }: QueueDeps) =>
     method: 'GET',
     path,
     summary: 'Bulk actions on the queue, the newest 50',
-    group,
+    group: outboundGroup,
     access: 'read',
     answer: z.object({ items: z.array(JobAnswer) }),
     view: 'jobs.njk',
@@ -57,7 +57,7 @@ const reading = (deps: QueueDeps) =>
     method: 'GET',
     path: onePath,
     summary: 'One bulk action: how far it is, or its result',
-    group,
+    group: outboundGroup,
     access: 'read',
     params: JobParams,
     answer: JobAnswer,
@@ -75,7 +75,7 @@ const cancelling = (deps: QueueDeps) =>
     method: 'POST',
     path: `${onePath}/cancel`,
     summary: 'Cancel a running bulk action: what it has changed stays changed',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: JobParams,
     answer: JobAnswer,
@@ -97,7 +97,7 @@ const undoing = (deps: QueueDeps) =>
     method: 'POST',
     path: `${onePath}/undo`,
     summary: 'Undo a hold: release the recipients that it has held, and no others',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: JobParams,
     answer: z.object({

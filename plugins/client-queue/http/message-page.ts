@@ -9,7 +9,7 @@ import type { Entry } from '../../../core/contracts/queue-entry.js';
 import { type AnyEndpoint, defineEndpoint, respond } from '../../../core/http/endpoint.js';
 import { sandboxedHtml, sourceOfBytes } from '../../../core/http/response.js';
 import { problem } from '../../../core/problem.js';
-import { group, type QueueDeps } from './client-deps.js';
+import { outboundGroup, type QueueDeps } from './client-deps.js';
 import { existingEntry } from './queue-endpoints.js';
 import { UidParams } from './queue-page.js';
 
@@ -20,7 +20,7 @@ export function messagePageEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
 }
 
 const path = '/client/queue/{uid}/content';
-const common = { method: 'GET', group, access: 'operate', cache: 'no-store' } as const;
+const common = { method: 'GET', group: outboundGroup, access: 'operate', cache: 'no-store' } as const;
 const remote = z.boolean().optional().describe('Pictures from other servers are shown.');
 
 const page = (deps: QueueDeps, viewer: MessageViewer) =>

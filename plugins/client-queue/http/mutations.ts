@@ -18,9 +18,9 @@ import {
 import { namesTag, unconfirmed } from '../../../core/http/response.js';
 import { pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
-import { isoTime, summaryAnswer, SummaryAnswer } from './entry-answer.js';
-import { isOpenState, maxSelected, selectionFields, writtenFilter } from './queue-page.js';
-import { group, type QueueDeps } from './client-deps.js';
+import { isoTime, summaryAnswer, EntrySummaryAnswer } from './entry-answer.js';
+import { isOpenState, maxSelected, entrySelection, entryFilterQuery } from './queue-page.js';
+import { outboundGroup, type QueueDeps } from './client-deps.js';
 import { JobAnswer, jobAnswer, jobPath, othersText, reachText } from './jobs.js';
 
 /** Forms that act on more entries start a job. */
@@ -56,7 +56,7 @@ export const MutationAnswer = z.object({
   ),
   at: z.string(),
   by: z.string().nullable(),
-  sample: z.array(SummaryAnswer).optional().describe('Of a dry run'),
+  sample: z.array(EntrySummaryAnswer).optional().describe('Of a dry run'),
   dryRun: z.boolean().optional(),
 });
 const Started = z.object({ job: JobAnswer }).describe('Of a job: 202');
@@ -69,7 +69,7 @@ export function mutationEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
 
 const common = {
   method: 'POST',
-  group,
+  group: outboundGroup,
   access: 'operate',
   answer: z.union([MutationAnswer, Started]),
   success: [200, 202],
@@ -81,7 +81,7 @@ const job = z
   .boolean()
   .optional()
   .describe(`Run as a job: 202 with its address. Forms do so for more than ${maxAtOnce} entries.`);
-const fields = { ...selectionFields, back, job };
+const fields = { ...entrySelection, back, job };
 
 const retrying = (deps: QueueDeps) =>
   defineEndpoint({
@@ -333,8 +333,8 @@ function countsOf({ requested, changed, recipients, results }: MutationResult) {
 
 /** Shortens the selector: thousands of uids would fill the audit log. */
 function shownSelector({ selector, count }: Chosen): unknown {
-  if ('filter' in selector) return { filter: writtenFilter(selector.filter) };
-  const within = selector.within === undefined ? {} : { within: writtenFilter(selector.within) };
+  if ('filter' in selector) return { filter: entryFilterQuery(selector.filter) };
+  const within = selector.within === undefined ? {} : { within: entryFilterQuery(selector.within) };
   const uids = count > 20 ? [...selector.uids.slice(0, 20), `and ${count - 20} more`] : selector.uids;
   return { uids, ...within };
 }
@@ -405,11 +405,11 @@ function sentenceOf({ operation }: Mutation, { recipients, messages, otherRecipi
 
 function selectorFields({ selector, count }: Chosen): readonly { readonly name: string; readonly value: string }[] {
   if ('uids' in selector) {
-    const within = selector.within === undefined ? [] : [{ name: 'within', value: writtenFilter(selector.within) }];
+    const within = selector.within === undefined ? [] : [{ name: 'within', value: entryFilterQuery(selector.within) }];
     return [...selector.uids.map((value) => ({ name: 'uids', value })), ...within];
   }
   return [
-    { name: 'filter', value: writtenFilter(selector.filter) },
+    { name: 'filter', value: entryFilterQuery(selector.filter) },
     { name: 'expect', value: String(count) },
   ];
 }

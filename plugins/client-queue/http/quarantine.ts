@@ -10,7 +10,7 @@ import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import { requestOfMessage } from '../case/sending.js';
 import { isoTime } from './entry-answer.js';
-import { group, type QueueDeps, type SendingDeps } from './client-deps.js';
+import { outboundGroup, type QueueDeps, type SendingDeps } from './client-deps.js';
 
 const maxListed = 1000;
 const listPath = '/client/queue/quarantine';
@@ -45,7 +45,7 @@ const listing = ({ queue }: Deps) =>
     method: 'GET',
     path: listPath,
     summary: 'Damaged and unknown files that were found in the queue and quarantined',
-    group,
+    group: outboundGroup,
     access: 'read',
     answer: z.object({
       items: z.array(Item),
@@ -70,7 +70,7 @@ const recovering = ({ queue }: Deps) =>
     method: 'POST',
     path: '/client/queue/recover',
     summary: 'Recreate entries from quarantined messages whose envelope is known; removes nothing',
-    group,
+    group: outboundGroup,
     access: 'admin',
     body: {
       kind: 'fields',
@@ -109,7 +109,7 @@ const reading = ({ queue, routes }: Deps) =>
     method: 'GET',
     path,
     summary: 'One quarantined file; for a message, its sender, recipients and subject',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: Params,
     answer: Item.extend({
@@ -137,7 +137,7 @@ const downloading = ({ queue }: Deps) =>
     method: 'GET',
     path: `${path}/content`,
     summary: 'The bytes of a quarantined file',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: Params,
     produces: ['bytes'],
@@ -162,7 +162,7 @@ const queueing = (deps: Deps) =>
     path: `${path}/queue`,
     success: [202],
     summary: 'Queue a quarantined message again, for these recipients; it leaves the quarantine',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: Params,
     body: {
@@ -206,7 +206,7 @@ const discarding = ({ queue }: Deps) =>
     method: 'DELETE',
     path,
     summary: 'Remove a quarantined file permanently',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: Params,
     answer: z.object({ removed: z.string() }),

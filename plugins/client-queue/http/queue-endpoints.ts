@@ -11,7 +11,7 @@ import {
   maxDestinations,
   StatisticsAnswer,
   statisticsAnswer,
-  SummaryAnswer,
+  EntrySummaryAnswer,
   summaryAnswer,
 } from './entry-answer.js';
 import { headerOf } from '../delivery/outgoing-message.js';
@@ -24,7 +24,7 @@ import {
   StatisticsQuery,
   UidParams,
 } from './queue-page.js';
-import { group, type QueueDeps } from './client-deps.js';
+import { outboundGroup, type QueueDeps } from './client-deps.js';
 
 /** Read-only endpoints of the queue. */
 export function queueEndpoints(deps: QueueDeps): readonly AnyEndpoint[] {
@@ -37,11 +37,11 @@ function listing(deps: QueueDeps): AnyEndpoint {
     method: 'GET',
     path: '/client/queue/list',
     summary: 'Mail that waits for other servers, filtered and sorted',
-    group,
+    group: outboundGroup,
     access: 'read',
     query: QueueListQuery,
     answer: z.object({
-      items: z.array(SummaryAnswer),
+      items: z.array(EntrySummaryAnswer),
       total: z.int().describe('Entries that the filter leaves'),
       totalIsLeast: z.literal(true).optional().describe('There are more than `total`: they are not all counted'),
       page: z.int().nullable(),
@@ -107,7 +107,7 @@ function statistics(deps: QueueDeps): AnyEndpoint {
     method: 'GET',
     path: '/client/queue/statistics',
     summary: 'Queue by state, by destination and age, by sender and by reason; with a filter, of what it matches',
-    group,
+    group: outboundGroup,
     access: 'read',
     query: StatisticsQuery,
     answer: StatisticsAnswer,
@@ -134,7 +134,7 @@ const oneEntry = ({ queue, quarantineNote }: QueueDeps) =>
     path: '/client/queue/{uid}',
     conditions: ['If-None-Match'],
     summary: 'One entry: envelope, state of each recipient, every attempt',
-    group,
+    group: outboundGroup,
     access: 'read',
     params: UidParams,
     answer: EntryAnswer,
@@ -154,7 +154,7 @@ const message = ({ queue, quarantineNote }: QueueDeps) =>
     method: 'GET',
     path: '/client/queue/{uid}/message',
     summary: 'The message of an entry as sent',
-    group,
+    group: outboundGroup,
     access: 'operate',
     params: UidParams,
     produces: ['bytes'],

@@ -8,11 +8,11 @@ import {
   isoTime,
   maxDestinations,
   type StatisticsAnswer,
-  type SummaryAnswer,
+  type EntrySummaryAnswer,
 } from './entry-answer.js';
 
 type Statistics = z.output<typeof StatisticsAnswer>;
-type Summary = z.output<typeof SummaryAnswer>;
+type Summary = z.output<typeof EntrySummaryAnswer>;
 type Entry = z.output<typeof EntryAnswer>;
 
 /** Rows of the tables at the top; the statistics have all of them. */
@@ -211,7 +211,7 @@ export function listPage(answer: ListAnswer, about: ListAbout) {
     filter: { ...filter, state },
     filtered: Object.keys(filter).length > 0,
     chips: chipsOf(filter),
-    written: writtenFilter(filter),
+    written: entryFilterQuery(filter),
     within: withinOf(filter),
     sort: about.sort,
     order: about.order,
@@ -386,7 +386,7 @@ const Uid = z.string().regex(/^[A-Za-z0-9-]{1,100}$/, 'must be the uid of an ent
 const maxUids = 10_000;
 
 /** Exactly one of uid, uids and a filter. */
-export const selectionFields = {
+export const entrySelection = {
   uid: Uid.optional(),
   uids: z.array(Uid).min(1).optional().describe(`At most ${maxUids}; one that occurs twice counts once.`),
   filter: z.union([ChoosingFilter, WrittenFilter]).optional().describe("The list's parameters, or all: true."),
@@ -399,7 +399,7 @@ export const selectionFields = {
 export const maxSelected = maxUids;
 
 /** A filter as a query string for links and forms. */
-export function writtenFilter(filter: EntryFilter): string {
+export function entryFilterQuery(filter: EntryFilter): string {
   const given = Object.entries(filter).filter(([, value]) => value !== undefined);
   return given.length === 0 ? 'all=true' : queryOf(Object.fromEntries(given));
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
-import { group, type RepliesDeps } from './client-deps.js';
+import { outboundGroup, type RepliesDeps } from './client-deps.js';
 import type { ReplyClassification } from '../delivery/reply-classification.js';
 
 const written = /^\s*(\d{3})(?:[ -](\d\.\d{1,3}\.\d{1,3})(?=\s|$))?[ -]?(.*)$/s;
@@ -21,7 +21,7 @@ export function replyEndpoints({ replies }: RepliesDeps): readonly AnyEndpoint[]
       method: 'GET',
       path: '/client/replies',
       summary: 'How the relay classifies a reply: paste one, see the rule',
-      group,
+      group: outboundGroup,
       access: 'read',
       query: z.object({
         reply: z.string().max(2000).optional().describe('As a server said it: `451 4.7.1 Greylisted`.'),

@@ -11,7 +11,7 @@ import type { SessionResult } from '../case/case-run.js';
 import { at, CaseDefinition, readReversePath, wrongPlaces } from '../case/definition.js';
 import { type RawMessageQuery, type OutgoingRequest, requestOfCase, requestOfMessage } from '../case/sending.js';
 import type { KeptUpload } from '../case/upload-store.js';
-import { group, type SendingDeps } from './client-deps.js';
+import { outboundGroup, type SendingDeps } from './client-deps.js';
 
 const maxCaseBytes = 1024 * 1024;
 const messageTypes = ['message/rfc822', 'application/octet-stream'];
@@ -48,7 +48,7 @@ const form = ({ routes }: SendingDeps) =>
     method: 'GET',
     path: '/client/send',
     summary: 'Forms to send or queue a case or a raw message; as JSON the names of the routes and an example',
-    group,
+    group: outboundGroup,
     access: 'operate',
     query: z.object({ mode: z.enum(['now', 'queue']).default('now').describe('What the forms are for.') }),
     answer: z.object({ routes: z.array(z.string()), example: z.string() }),
@@ -64,7 +64,7 @@ const send = (deps: SendingDeps) =>
     path: '/client/send',
     problems: ['session-timeout'],
     summary: 'Run an SMTP or LMTP session now: a case, or a raw message',
-    group,
+    group: outboundGroup,
     access: 'operate',
     query: RawQuery,
     body: { kind: 'either', schema: CaseDefinition, limit: maxCaseBytes, types },
@@ -87,7 +87,7 @@ const queue = (deps: SendingDeps) =>
     path: '/client/queue',
     success: [202],
     summary: 'Queue a case or a raw message: durable before the response',
-    group,
+    group: outboundGroup,
     access: 'operate',
     query: RawQuery,
     body: { kind: 'either', schema: CaseDefinition, limit: maxCaseBytes, types },

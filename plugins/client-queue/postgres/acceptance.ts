@@ -8,14 +8,14 @@ import type { Log } from '../../../core/log/log.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import type { PreparedEntry } from '../../../core/contracts/relay-queue-store.js';
 import { normalReason } from '../queue/queued-entry.js';
-import type { Change } from '../queue/change.js';
+import type { EntryChange } from '../queue/change.js';
 import type { WholeEntry } from '../queue/moving.js';
 import { Batches, refusesContent } from './batches.js';
 import {
   deleteOldBodies,
   insertBodies,
   lostBodies,
-  type MessageContent,
+  type StorableMessage,
   oldTable,
   partBytes,
   presentTable,
@@ -70,7 +70,7 @@ interface AcceptanceInput {
 interface Accepting {
   readonly entry: NewEntry;
   /** Undefined when it is needed no more. */
-  readonly message: MessageContent | undefined;
+  readonly message: StorableMessage | undefined;
   /** The whole message, when it is small. */
   readonly content: Buffer | undefined;
   /** When it is large. */
@@ -78,7 +78,7 @@ interface Accepting {
   /** Tells this entry from another one with its uid, and is the key of its body. */
   readonly birth: string;
   /** Of an entry that comes from another queue: what makes it what it was there. */
-  readonly changes: readonly Change[];
+  readonly changes: readonly EntryChange[];
 }
 
 /** A commit without an answer. */
@@ -137,8 +137,8 @@ export class DatabaseAcceptance {
 
   async prepare(
     entry: NewEntry,
-    message: MessageContent | undefined,
-    changes: readonly Change[] = [],
+    message: StorableMessage | undefined,
+    changes: readonly EntryChange[] = [],
   ): Promise<PreparedEntry> {
     const { uid } = entry;
     if (entry.recipients.length === 0) throw problem('invalid', 'An entry has one recipient at least.');
@@ -166,8 +166,8 @@ export class DatabaseAcceptance {
 
   async #accepting(
     given: NewEntry,
-    message: MessageContent | undefined,
-    changes: readonly Change[],
+    message: StorableMessage | undefined,
+    changes: readonly EntryChange[],
   ): Promise<Accepting> {
     const birth = uniqueId();
     if (message === undefined) {
@@ -230,7 +230,7 @@ export class DatabaseAcceptance {
     }
   }
 
-  async #store(birth: string, message: MessageContent): Promise<StoredParts> {
+  async #store(birth: string, message: StorableMessage): Promise<StoredParts> {
     try {
       return await storeParts(this.#input.cluster.database, birth, message);
     } catch (error) {

@@ -28,7 +28,7 @@ const textsOf = Array.from({ length: oldTable + 1 }, (_, number) => {
 });
 
 /** What is stored of a message. */
-export type MessageContent = Pick<SpooledMessage, 'size' | 'traceOffset' | 'open' | 'memory'>;
+export type StorableMessage = Pick<SpooledMessage, 'size' | 'traceOffset' | 'open' | 'memory'>;
 
 /** A large message whose parts were written before its entry. */
 export interface StoredParts {
@@ -40,7 +40,7 @@ export interface StoredParts {
  * Writes a large message in parts, one statement each. Its table may be emptied until an entry names it: who inserts
  * the entry asks `lostBodies` first.
  */
-export async function storeParts(database: SharedDatabase, id: string, message: MessageContent): Promise<StoredParts> {
+export async function storeParts(database: SharedDatabase, id: string, message: StorableMessage): Promise<StoredParts> {
   let table: number | null = null;
   let parts = 0;
   let chunks: Buffer[] = [];
@@ -116,7 +116,7 @@ export async function deleteOldBodies(sql: SqlTransaction, ids: readonly string[
 }
 
 /** Where the message of an entry lies. */
-export interface Place {
+export interface BodyPlace {
   readonly table: number;
   readonly id: string;
   readonly size: number;
@@ -134,7 +134,7 @@ export class BodyReader {
     maxSize: bytesInMemory,
     sizeCalculation: (content) => content.length + 1,
   });
-  readonly #batches: Batches<Place, Buffer | null>;
+  readonly #batches: Batches<BodyPlace, Buffer | null>;
 
   constructor(database: SharedDatabase) {
     this.#database = database;
@@ -151,7 +151,7 @@ export class BodyReader {
     this.#memory.set(id, content);
   }
 
-  forget({ id }: Place): void {
+  forget({ id }: BodyPlace): void {
     this.#memory.delete(id);
   }
 
@@ -166,7 +166,7 @@ export class BodyReader {
     return Readable.from(read());
   }
 
-  async *#rest(uid: string, from: Place, bytes: number): AsyncGenerator<Buffer> {
+  async *#rest(uid: string, from: BodyPlace, bytes: number): AsyncGenerator<Buffer> {
     let place = from;
     let read = bytes;
     for (let part = 1; read < place.size; part += 1) {
@@ -182,7 +182,7 @@ export class BodyReader {
    *
    * @param known where it was when its lease began
    */
-  async bytes(uid: string, known?: Place): Promise<Buffer | undefined> {
+  async bytes(uid: string, known?: BodyPlace): Promise<Buffer | undefined> {
     const place = known ?? (await this.#place(uid));
     if (place.size > partBytes) return undefined;
     const data = this.#memory.get(place.id) ?? (await this.#batches.add(place));
@@ -190,7 +190,7 @@ export class BodyReader {
   }
 
   /** First parts; null for one that is not there any more. */
-  async #first(places: readonly Place[]): Promise<readonly (Buffer | null)[]> {
+  async #first(places: readonly BodyPlace[]): Promise<readonly (Buffer | null)[]> {
     const found = new Map<string, Buffer>();
     for (const table of new Set(places.map((one) => one.table))) {
       const ids = places.filter((one) => one.table === table).map(({ id }) => id);
@@ -202,7 +202,7 @@ export class BodyReader {
     return places.map(({ id }) => found.get(id) ?? null);
   }
 
-  async #place(uid: string): Promise<Place> {
+  async #place(uid: string): Promise<BodyPlace> {
     const [row] = await this.#database.query<{ body_table: number; body: string; size: string }>(
       'bodies',
       'select body_table, body, size from postern.entry where uid = $1 and body_table is not null',
@@ -213,7 +213,11 @@ export class BodyReader {
   }
 
   /** A body that is not where it was has moved, once, or has left the queue. */
-  async #part(uid: string, place: Place, part: number): Promise<{ readonly data: Buffer; readonly place: Place }> {
+  async #part(
+    uid: string,
+    place: BodyPlace,
+    part: number,
+  ): Promise<{ readonly data: Buffer; readonly place: BodyPlace }> {
     const [row] = await this.#database.query<{ data: Buffer }>('bodies', textsOf[place.table]?.part ?? '', [
       place.id,
       part,

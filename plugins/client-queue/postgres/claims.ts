@@ -5,7 +5,7 @@ import { problem } from '../../../core/problem.js';
 import { decodeEnvelope } from '../queue/envelope.js';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import { DueSignal } from '../queue/schedule.js';
-import type { Place } from './bodies.js';
+import type { BodyPlace } from './bodies.js';
 import { DestinationHints, type Wanted } from './destination-hints.js';
 import { decodedEnvelope, groupedBy, lanes, numberOf, turned } from './entry-rows.js';
 
@@ -77,7 +77,7 @@ export class Claims {
   readonly held = new Map<number, HeldLease>();
   readonly #cluster: Cluster;
   /** By uid, where the messages of leases are. */
-  readonly places = new Map<string, Place>();
+  readonly places = new Map<string, BodyPlace>();
   /** Released here, as long as the tables do not say so. */
   readonly #released = new Map<string, NewEntry>();
   /** By destination, those of them that nothing waits before. */

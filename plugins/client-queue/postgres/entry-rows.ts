@@ -6,7 +6,7 @@ import {
   type NewEntry,
   type RecordedReply,
 } from '../../../core/contracts/queue-entry.js';
-import { applyChange, type Change, type ChangeDeps, keptAttempts } from '../queue/change.js';
+import { applyChange, type EntryChange, type ChangeDeps, keptAttempts } from '../queue/change.js';
 import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
 import { recipientOutcomes } from '../queue/ledger.js';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
@@ -282,7 +282,7 @@ export class LockedEntries {
   }
 
   /** @param lost the lease that ends was lost, so that its outcome may still come */
-  change(rows: StoredRows, change: Change, now: number, lost = false): void {
+  change(rows: StoredRows, change: EntryChange, now: number, lost = false): void {
     const { entry } = rows;
     const changed = this.#changed.get(entry.uid) ?? {
       rows,
@@ -328,7 +328,7 @@ interface Changed {
   readonly lost: Set<number>;
   /** Tokens of outcomes by recipient. */
   readonly settled: Map<number, number>;
-  readonly attempts: NonNullable<Change['attempt']>[];
+  readonly attempts: NonNullable<EntryChange['attempt']>[];
 }
 
 async function writeEntries(sql: SqlTransaction, changed: readonly Changed[]): Promise<void> {

@@ -35,7 +35,7 @@ import { OutcomeListeners } from '../queue/ledger.js';
 import { changesTo, type MovableQueue, type MovedEntry, type WholeEntry } from '../queue/moving.js';
 import { versionOf } from '../queue/queued-entry.js';
 import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
-import { BodyReader, type MessageContent } from './bodies.js';
+import { BodyReader, type StorableMessage } from './bodies.js';
 import { BodyRing, type RingLimits, defaultRing } from './body-ring.js';
 import { Claims } from './claims.js';
 import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
@@ -439,7 +439,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
 }
 
 /** A message of another queue: its trace header fields come first. */
-const movedMessage = (content: Buffer, size: number): MessageContent => ({
+const movedMessage = (content: Buffer, size: number): StorableMessage => ({
   size,
   traceOffset: 0,
   open: (offset = 0) => Readable.from([content.subarray(offset)]),

@@ -19,7 +19,7 @@ export type RecipientChange = Readonly<z.output<typeof RecipientChange>>;
  * One change of an entry: new values, never differences, so that applying it twice does no harm. `revision` is the
  * entry's revision after the change.
  */
-export const Change = z.object({
+export const EntryChange = z.object({
   uid: z.string(),
   revision: z.int(),
   recipients: z.exactOptional(z.array(RecipientChange)),
@@ -43,7 +43,7 @@ export const Change = z.object({
   finishedAt: z.exactOptional(z.number().nullable()),
 });
 
-export type Change = Readonly<z.output<typeof Change>>;
+export type EntryChange = Readonly<z.output<typeof EntryChange>>;
 
 /** Functions that applying a change needs. */
 export interface ChangeDeps {
@@ -52,7 +52,7 @@ export interface ChangeDeps {
 }
 
 /** Applies the change to the entry. */
-export function applyChange(entry: QueuedEntry, change: Change, deps: ChangeDeps): void {
+export function applyChange(entry: QueuedEntry, change: EntryChange, deps: ChangeDeps): void {
   entry.revision = change.revision;
   for (const recipient of change.recipients ?? []) applyToRecipient(entry, recipient, deps);
   if (change.lastAttempt !== undefined) entry.lastAttempt = change.lastAttempt;
@@ -82,7 +82,7 @@ export function setReply(recipient: RecipientRecord, reply: RecordedReply, { int
   recipient.reason = recipient.state === 'delivered' ? '' : intern(reasonOf(reply));
 }
 
-function applyToDetails(entry: QueuedEntry, change: Change): void {
+function applyToDetails(entry: QueuedEntry, change: EntryChange): void {
   const { notices, noticeCount, holdUntil, discardAt, pending, crashes, countsFrom, lease, ended, attempt } = change;
   if (notices !== undefined) entry.edit.notices = notices;
   if (noticeCount !== undefined) entry.edit.noticeCount = noticeCount;
@@ -101,7 +101,7 @@ function applyToDetails(entry: QueuedEntry, change: Change): void {
 export const keptAttempts = 20;
 
 /** A change under construction. */
-export type ChangeDraft = { -readonly [Field in keyof Change]: Change[Field] };
+export type ChangeDraft = { -readonly [Field in keyof EntryChange]: EntryChange[Field] };
 
 export function draftOf(entry: QueuedEntry): ChangeDraft {
   return { uid: entry.uid, revision: entry.revision + 1 };

@@ -8,7 +8,7 @@ import { pluralize } from '../../../core/text/format.js';
 import { type Bodies, bodySuffix, envelopeLineOf, envelopeSuffix, shards } from './bodies.js';
 import {
   addNotices,
-  type Change,
+  type EntryChange,
   type ChangeDraft,
   draftOf,
   finish,
@@ -34,7 +34,7 @@ interface Moment {
 }
 
 /** The change that time makes to an entry; undefined for none. */
-export function ageEntry(entry: QueuedEntry, moment: Moment): Change | undefined {
+export function ageEntry(entry: QueuedEntry, moment: Moment): EntryChange | undefined {
   const { now } = moment;
   const lapsed = entry.details.holdUntil !== null && entry.details.holdUntil <= now;
   const ahead = moment.aheadOf(entry);
@@ -105,7 +105,7 @@ function isOverdue(entry: QueuedEntry, { now, steady }: Moment): boolean {
   return steady && discardAt !== null && discardAt <= now && entry.recipients.every((one) => !isWaiting(one));
 }
 
-function discarded(entry: QueuedEntry, now: number): Change | undefined {
+function discarded(entry: QueuedEntry, now: number): EntryChange | undefined {
   const held = entry.recipients.filter(({ state }) => state === 'held');
   if (held.length === 0) return undefined;
   const draft = draftOf(entry);
@@ -231,7 +231,7 @@ interface ClockFault {
 }
 
 /** Reschedules attempts that a wrong clock put too far ahead; undefined when there are none. */
-export function broughtBack(entry: QueuedEntry, fault: ClockFault): Change | undefined {
+export function broughtBack(entry: QueuedEntry, fault: ClockFault): EntryChange | undefined {
   const { now, random } = fault;
   const astray = entry.recipients.filter((one) => isAstray(one, fault));
   if (astray.length === 0) return undefined;

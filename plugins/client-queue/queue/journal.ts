@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { problem } from '../../../core/problem.js';
 import { CommitLog, type CommitLogOptions } from '../../../core/spool/commit-log.js';
-import { Change } from './change.js';
+import { EntryChange } from './change.js';
 import type { QueuedEntry } from './queued-entry.js';
 import { StoredAccept, type StoredAcceptInput, StoredEntry, storeEntry } from './stored-entry.js';
 import { StoredAttempt } from './envelope.js';
@@ -32,7 +32,7 @@ interface Marker {
 
 export interface JournalVisitor {
   accept(accepted: StoredAccept): void;
-  change(change: Change): void;
+  change(change: EntryChange): void;
   put(entry: StoredEntry, envelope: string, recent: readonly z.output<typeof StoredAttempt>[]): void;
   drop(uid: string): void;
   /** Receives a record that cannot be decoded. */
@@ -116,7 +116,7 @@ export class Journal {
     return this.#append(acceptKind, accepted);
   }
 
-  async changes(changes: readonly Change[]): Promise<void> {
+  async changes(changes: readonly EntryChange[]): Promise<void> {
     const most = Math.min(changesBytes, this.#commits.maxPayload);
     const records = joined(changes, most).map((text) => this.#appendText(changesKind, text));
     for (const result of await Promise.allSettled(records)) if (result.status === 'rejected') throw result.reason;
@@ -190,7 +190,7 @@ export class Journal {
 }
 
 /** The changes as JSON arrays, in order, each up to `most` bytes or a single change. */
-function joined(changes: readonly Change[], most: number): readonly string[] {
+function joined(changes: readonly EntryChange[], most: number): readonly string[] {
   const arrays: string[] = [];
   let texts: string[] = [];
   let bytes = 0;
@@ -214,7 +214,7 @@ function show(kind: number, content: unknown, visitor: JournalVisitor): void {
       visitor.accept(StoredAccept.parse(content));
       return;
     case changesKind:
-      for (const change of z.array(Change).parse(content)) visitor.change(change);
+      for (const change of z.array(EntryChange).parse(content)) visitor.change(change);
       return;
     case putKind:
       for (const { entry, envelope, recent } of Put.parse(content)) visitor.put(entry, envelope, recent);

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Attempt } from '../../../core/contracts/queue-entry.js';
 import { problem } from '../../../core/problem.js';
-import { type Change, draftOf, finish, type RecipientChange } from './change.js';
+import { type EntryChange, draftOf, finish, type RecipientChange } from './change.js';
 import { performPending } from './mutation.js';
 import { type EntryLease, isOpen, isWaiting, type QueuedEntry, type RecipientRecord } from './queued-entry.js';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
@@ -83,7 +83,7 @@ function isInterrupted({ entry, reply }: RecipientRecord): boolean {
 }
 
 /** The change that puts the recipients of the lease in flight. */
-export function leaseChange(entry: QueuedEntry, { token, recipients }: Lease, at: number): Change {
+export function leaseChange(entry: QueuedEntry, { token, recipients }: Lease, at: number): EntryChange {
   const indexes = recipients.map(({ index }) => index);
   return {
     ...draftOf(entry),
@@ -117,7 +117,7 @@ export function loseLease(
   entry: QueuedEntry,
   lease: EntryLease,
   { now, due, crashed, alone = false }: LossMoment,
-): Change {
+): EntryChange {
   const draft = draftOf(entry);
   const crashes = Math.min(entry.details.crashes + (crashed ? 1 : 0), alone ? maxCrashes : suspectCrashes);
   const poisonous = crashes >= maxCrashes;

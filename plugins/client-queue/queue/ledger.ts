@@ -11,7 +11,7 @@ import { isDamageHold } from './hold-reasons.js';
 import {
   addNotices,
   applyChange,
-  type Change,
+  type EntryChange,
   type ChangeDeps,
   draftOf,
   finish,
@@ -151,7 +151,7 @@ export class Ledger {
    * Visible at once, durable when it resolves. The iterable is read one change at a time, each after the one before is
    * applied. When it rejects, the changes stay in memory and are written later. @throws Problem
    */
-  async commit(changes: Iterable<Change>): Promise<void> {
+  async commit(changes: Iterable<EntryChange>): Promise<void> {
     const entries = await this.#write(changes);
     this.#release(entries);
     this.#tidy();
@@ -160,7 +160,7 @@ export class Ledger {
   /**
    * The same for changes that must not be lost: waits until the disk accepts it. Rejects only when the queue closes.
    */
-  async commitEventually(draft: () => Change): Promise<void> {
+  async commitEventually(draft: () => EntryChange): Promise<void> {
     const change = draft();
     try {
       await this.commit([change]);
@@ -171,10 +171,10 @@ export class Ledger {
     }
   }
 
-  async #write(changes: Iterable<Change>): Promise<readonly QueuedEntry[]> {
+  async #write(changes: Iterable<EntryChange>): Promise<readonly QueuedEntry[]> {
     const { journal, outcomes, clock } = this.#input;
     const entries: QueuedEntry[] = [];
-    const written: Change[] = [];
+    const written: EntryChange[] = [];
     const told: QueueOutcome[] = [];
     for (const change of changes) {
       const entry = this.find(change.uid);
@@ -223,7 +223,7 @@ export class Ledger {
     for (const entry of entries) if (entry.isDone) this.#input.done(entry);
   }
 
-  #apply(entry: QueuedEntry, change: Change): void {
+  #apply(entry: QueuedEntry, change: EntryChange): void {
     const affected = (change.recipients ?? []).flatMap(({ index }) => entry.recipients[index] ?? []);
     this.schedule.remove(affected);
     applyChange(entry, change, this.#input.deps);
@@ -327,7 +327,7 @@ function storageProblem(error: unknown): Error {
 }
 
 /** Outcomes of a change for its recipients; compute them before the change is applied. */
-export function recipientOutcomes(entry: QueuedEntry, change: Change, now: number): readonly QueueOutcome[] {
+export function recipientOutcomes(entry: QueuedEntry, change: EntryChange, now: number): readonly QueueOutcome[] {
   return (change.recipients ?? []).flatMap((given): readonly QueueOutcome[] => {
     const recipient = entry.recipients[given.index];
     const state = recipient && fateOf(recipient.state, given);
@@ -383,7 +383,7 @@ export class OutcomeListeners {
 const maxReply = 1000;
 
 /** The change at the end of a lease. Results for recipients outside of the lease are ignored. */
-export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: Settlement, now: number): Change {
+export function settleLease(entry: QueuedEntry, lease: EntryLease, settlement: Settlement, now: number): EntryChange {
   const { attempt, results, notices = [] } = settlement;
   const draft = draftOf(entry);
   const byIndex = new Map(results.map((result) => [result.index, result]));

@@ -3,7 +3,7 @@ import type { MovedEntries } from '../../../core/contracts/cluster.js';
 import type { Attempt } from '../../../core/contracts/queue-entry.js';
 import type { OpenedRelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { isProblem } from '../../../core/problem.js';
-import { type Change, keptAttempts } from './change.js';
+import { type EntryChange, keptAttempts } from './change.js';
 import type { PendingOperation, QueuedEntry } from './queued-entry.js';
 
 /** An entry with all that its queue knows of it. */
@@ -135,10 +135,10 @@ const isSame = (one: QueuedEntry, other: QueuedEntry): boolean =>
   one.queuedAt === other.queuedAt && one.envelope === other.envelope && one.size === other.size;
 
 /** What a new entry of the same envelope is changed by, to be like this one. */
-export function changesTo({ entry, history }: WholeEntry): readonly Change[] {
+export function changesTo({ entry, history }: WholeEntry): readonly EntryChange[] {
   const { uid, revision, expiresAt, warnAt, lastAttempt, hold, finishedAt } = entry;
   const { notices, noticeCount, pending, holdUntil, discardAt, crashes, countsFrom } = entry.details;
-  const state: Change = {
+  const state: EntryChange = {
     uid,
     revision,
     recipients: entry.recipients.map(({ index, state, attempts, due, manual, reply }) => {
@@ -157,12 +157,12 @@ export function changesTo({ entry, history }: WholeEntry): readonly Change[] {
     countsFrom,
     finishedAt,
   };
-  const attempts = history.slice(-keptAttempts).map((attempt): Change => {
+  const attempts = history.slice(-keptAttempts).map((attempt): EntryChange => {
     return { uid, revision, attempt: { ...attempt, recipients: [...attempt.recipients] } };
   });
   return [state, ...attempts];
 }
 
-function pendingOf({ recipients, ...rest }: PendingOperation): NonNullable<Change['pending']> {
+function pendingOf({ recipients, ...rest }: PendingOperation): NonNullable<EntryChange['pending']> {
   return { ...rest, ...(recipients !== undefined && { recipients: [...recipients] }) };
 }

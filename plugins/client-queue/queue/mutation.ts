@@ -1,6 +1,6 @@
 import type { Mutation, MutationResult } from '../../../core/contracts/relay-queue.js';
 import {
-  type Change,
+  type EntryChange,
   type RecipientChange,
   addNotices,
   type ChangeDraft,
@@ -22,7 +22,7 @@ type Outcome = Omit<MutationResult['results'][number], 'uid'>;
 
 export interface Mutated extends Outcome {
   /** Undefined when nothing changes. */
-  readonly change: Change | undefined;
+  readonly change: EntryChange | undefined;
   /** Recipients that change, now or after the running attempt. */
   readonly recipients: readonly RecipientRecord[];
 }
@@ -89,7 +89,7 @@ function without(
   entry: QueuedEntry,
   pending: PendingOperation,
   cancelled: readonly RecipientRecord[],
-): NonNullable<Change['pending']> | null {
+): NonNullable<EntryChange['pending']> | null {
   const left = entry.recipients.filter((one) => one.state === 'active' && concerns(pending, one));
   const recipients = left.filter((one) => !cancelled.includes(one)).map(({ index }) => index);
   return recipients.length === 0 ? null : { ...pending, recipients };
@@ -132,7 +132,7 @@ function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number)
 function withRecipients(
   { recipients, ...operation }: PendingOperation,
   more: readonly RecipientRecord[],
-): NonNullable<Change['pending']> {
+): NonNullable<EntryChange['pending']> {
   if (recipients === undefined) return operation;
   return { ...operation, recipients: [...recipients, ...more.map(({ index }) => index)] };
 }

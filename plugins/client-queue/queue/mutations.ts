@@ -1,6 +1,6 @@
 import { TimeSlice } from '../../../core/concurrency.js';
 import type { Mutation, MutationPreview, MutationResult, MutationRun } from '../../../core/contracts/relay-queue.js';
-import type { Change } from './change.js';
+import type { EntryChange } from './change.js';
 import { summaryOf } from './entry-list.js';
 import { isOpen, type QueuedEntry, type RecipientTest } from './queued-entry.js';
 import type { Ledger } from './ledger.js';
@@ -36,7 +36,7 @@ export async function mutateAll(
   for (const some of groupsOf(uids, ledger)) {
     if (run?.signal.aborted === true) break;
     ledger.refuseWhileStalled();
-    const changes = function* (): Generator<Change> {
+    const changes = function* (): Generator<EntryChange> {
       for (const uid of some) {
         const entry = ledger.find(uid);
         if (entry === undefined) {

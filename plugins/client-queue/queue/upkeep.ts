@@ -8,7 +8,7 @@ import type { Log } from '../../../core/log/log.js';
 import { LogFull } from '../../../core/spool/commit-log.js';
 import type { Acceptance } from './acceptance.js';
 import { type Bodies, shards } from './bodies.js';
-import { type Change, type ChangeDeps, draftOf } from './change.js';
+import { type EntryChange, type ChangeDeps, draftOf } from './change.js';
 import { ClockWatch } from './clock-watch.js';
 import { damageHolds } from './hold-reasons.js';
 import { ageEntry, broughtBack, FutureArrivals, sweep } from './housekeeping.js';
@@ -132,7 +132,7 @@ export class Upkeep {
   *#atStart(
     entry: QueuedEntry,
     { downMs, alone }: { readonly downMs: number; readonly alone: boolean },
-  ): Generator<Change> {
+  ): Generator<EntryChange> {
     const now = this.#clock.now();
     const later = extended(entry, { now, downMs });
     if (later !== undefined) yield later;
@@ -235,7 +235,7 @@ export class Upkeep {
   }
 
   /** Changes open entries, in batches. */
-  async #change(changesOf: (entry: QueuedEntry) => Iterable<Change>, isEventual = false): Promise<void> {
+  async #change(changesOf: (entry: QueuedEntry) => Iterable<EntryChange>, isEventual = false): Promise<void> {
     const { ledger } = this.#input;
     const slice = new TimeSlice();
     let some: QueuedEntry[] = [];
@@ -263,7 +263,7 @@ export class Upkeep {
 function extended(
   entry: QueuedEntry,
   { now, downMs }: { readonly now: number; readonly downMs: number },
-): Change | undefined {
+): EntryChange | undefined {
   const { queuedAt, warnAt } = entry;
   const expiresAt = Math.min(entry.expiresAt + downMs, now + entry.expiresAt - queuedAt);
   if (downMs === 0 || expiresAt <= entry.expiresAt) return undefined;
@@ -272,8 +272,8 @@ function extended(
 
 function* eachOf(
   entries: readonly QueuedEntry[],
-  changesOf: (entry: QueuedEntry) => Iterable<Change>,
-): Generator<Change> {
+  changesOf: (entry: QueuedEntry) => Iterable<EntryChange>,
+): Generator<EntryChange> {
   for (const entry of entries) yield* changesOf(entry);
 }
 

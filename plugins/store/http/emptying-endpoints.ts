@@ -8,7 +8,7 @@ import type { FolderName } from '../folders/folder-name.js';
 import { expectCount, FolderField, preview, previewAnswer, sampleSize } from './selection.js';
 import { domainHref, folderHref, mailboxHref } from './view-model.js';
 import * as schema from './store-query.js';
-import { group, mailboxPath, type StoreDeps } from './store-query.js';
+import { mailboxesGroup, mailboxPath, type StoreDeps } from './store-query.js';
 
 const access = 'operate';
 const dryRun = z.boolean().optional().describe('Only count, and show some of them.');
@@ -24,7 +24,7 @@ function markingAll({ reader, editor, names }: StoreDeps): AnyEndpoint {
     method: 'POST',
     path: `${mailboxPath}/messages/mark-all-read`,
     summary: 'Mark every message of a folder as read',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
@@ -53,7 +53,7 @@ function deletingAll(deps: StoreDeps): AnyEndpoint {
     method: 'POST',
     path: `${mailboxPath}/messages/delete-all`,
     summary: 'Delete every message of a folder permanently',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, expect, dryRun }) },
@@ -84,7 +84,7 @@ function cleaning(deps: StoreDeps): AnyEndpoint {
     method: 'POST',
     path: `${mailboxPath}/messages/cleanup`,
     summary: 'Delete the old messages of a folder permanently',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ folder: FolderField, months, expect, dryRun }) },
@@ -154,7 +154,7 @@ function removing({ reader, editor, names }: StoreDeps): AnyEndpoint {
     method: 'DELETE',
     path: mailboxPath,
     summary: 'Remove a mailbox with all its messages permanently; its user must be gone',
-    group,
+    group: mailboxesGroup,
     access,
     problems: ['conflict'],
     params: schema.MailboxParams,

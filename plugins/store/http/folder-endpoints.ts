@@ -11,7 +11,7 @@ import { folderHref, mailboxHref } from './view-model.js';
 import { FolderField } from './selection.js';
 import * as answer from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreDeps } from './store-query.js';
+import { folderOf, folderPath, mailboxesGroup, mailboxPath, type StoreDeps } from './store-query.js';
 
 const Level = z.string().max(250).describe('One level, without a dot.');
 const Parent = FolderField.nullable().optional().describe('Folder above; null, INBOX or absent: the first level.');
@@ -31,7 +31,7 @@ function creation(deps: StoreDeps): AnyEndpoint {
     path: `${mailboxPath}/folders`,
     success: [201],
     summary: 'Create a folder',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: { kind: 'fields', schema: z.strictObject({ name: Level, parent: Parent }) },
@@ -53,7 +53,7 @@ function renaming(deps: StoreDeps): AnyEndpoint {
     path: folderPath,
     conditions: ['If-Match'],
     summary: 'Rename a folder with its subfolders',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.FolderParams,
     body: { kind: 'fields', schema: z.strictObject({ name: Level }) },
@@ -80,7 +80,7 @@ function copying(deps: StoreDeps): AnyEndpoint {
     path: `${folderPath}/copy`,
     success: [201],
     summary: 'Copy a folder with its messages and subfolders',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.FolderParams,
     body: { kind: 'fields', schema: fields },
@@ -109,7 +109,7 @@ function moving(deps: StoreDeps): AnyEndpoint {
     path: `${folderPath}/move`,
     conditions: ['If-Match'],
     summary: 'Move a folder below another one, or to the top level',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.FolderParams,
     body: { kind: 'fields', schema: z.strictObject({ destinationParent: Parent }) },
@@ -139,7 +139,7 @@ function removal(deps: StoreDeps): AnyEndpoint {
     path: folderPath,
     conditions: ['If-Match'],
     summary: 'Remove a folder permanently; recursive=true if it is not empty',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.FolderParams,
     query,

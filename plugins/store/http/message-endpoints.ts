@@ -14,11 +14,18 @@ import {
   previewAnswer,
   select,
   selectionBytes,
-  selectionFields,
+  messageSelection,
   undoMove,
 } from './selection.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, group, mailboxPath, type StoreDeps, writtenFilter } from './store-query.js';
+import {
+  folderOf,
+  folderPath,
+  mailboxesGroup,
+  mailboxPath,
+  type StoreDeps,
+  messageFilterQuery,
+} from './store-query.js';
 import { folderHref, mailboxHref } from './view-model.js';
 
 const access = 'operate';
@@ -40,14 +47,14 @@ function moving({ reader, editor, names }: StoreDeps): AnyEndpoint {
     method: 'POST',
     path: `${mailboxPath}/messages/move`,
     summary: 'Move messages to another folder',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: {
       kind: 'fields',
       limit: selectionBytes,
       schema: z
-        .strictObject({ fromFolder: FolderField, toFolder: FolderField, ...selectionFields, back: backField })
+        .strictObject({ fromFolder: FolderField, toFolder: FolderField, ...messageSelection, back: backField })
         .superRefine(oneSelector),
     },
     answer: z.object({ moved: z.int(), notFound, newIds: z.record(z.string(), z.string()), ...previewAnswer }),
@@ -84,13 +91,13 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
     method: 'POST',
     path: `${mailboxPath}/messages/delete`,
     summary: 'Delete messages: to Trash, or permanently',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: {
       kind: 'fields',
       limit: selectionBytes,
-      schema: z.strictObject({ folder: FolderField, permanent, ...selectionFields }).superRefine(oneSelector),
+      schema: z.strictObject({ folder: FolderField, permanent, ...messageSelection }).superRefine(oneSelector),
     },
     answer: z.object({ deleted: z.int(), notFound, ...previewAnswer }),
     async handle({ params, body, request }) {
@@ -106,7 +113,7 @@ function deleting({ reader, editor, names }: StoreDeps): AnyEndpoint {
       if (forGood && !request.confirmed) {
         const question = `Delete ${pluralize(ids.length, 'message')} of ${folder.name} permanently?`;
         const chosen =
-          body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
+          body.messageIds === undefined ? { filter: messageFilterQuery(body.filter ?? {}) } : { messageIds: ids };
         const fields = { folder: folder.name, permanent: 'true', ...chosen, expect: String(ids.length) };
         return ask(request, { question, fields, label: 'Delete permanently', back });
       }
@@ -141,14 +148,14 @@ function marking({ reader, editor, names }: StoreDeps, { name, marks, summary }:
     method: 'POST',
     path: `${mailboxPath}/messages/${name}`,
     summary,
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.MailboxParams,
     body: {
       kind: 'fields',
       limit: selectionBytes,
       schema: z
-        .strictObject({ folder: FolderField, action: z.enum(marks), ...selectionFields })
+        .strictObject({ folder: FolderField, action: z.enum(marks), ...messageSelection })
         .superRefine(oneSelector),
     },
     answer: z.object({
@@ -187,7 +194,7 @@ function filing({ editor, names }: StoreDeps): AnyEndpoint {
     path: `${folderPath}/messages`,
     success: [201],
     summary: 'Put a raw message into a folder, or several as multipart/form-data',
-    group,
+    group: mailboxesGroup,
     access,
     params: schema.FolderParams,
     query,

@@ -16,9 +16,16 @@ import { parseMessageId } from '../maildir/message-name.js';
 import { deletesForGood, type FlagMark, trash } from '../messages/message-editor.js';
 import type { MessageSummary } from '../folders/message-summary.js';
 import type { StoreReader } from '../messages/store-reader.js';
-import { SummaryAnswer } from './store-answer.js';
+import { MessageSummaryAnswer } from './store-answer.js';
 import * as schema from './store-query.js';
-import { folderOf, folderPath, FolderQuery, group, type StoreDeps, writtenFilter } from './store-query.js';
+import {
+  folderOf,
+  folderPath,
+  FolderQuery,
+  mailboxesGroup,
+  type StoreDeps,
+  messageFilterQuery,
+} from './store-query.js';
 import { folderHref, mailboxHref } from './view-model.js';
 
 export const selectionBytes = 2 * 1024 * 1024;
@@ -73,7 +80,7 @@ const WrittenFilter = z
   });
 
 /** Selects messages by ids or by a filter, exactly one of them. */
-export const selectionFields = {
+export const messageSelection = {
   messageIds: z
     .array(parsed(parseMessageId, 'Unique name of a message, without flags.'))
     .min(1)
@@ -137,7 +144,7 @@ export function expectCount(count: number, expected: number | undefined): void {
 /** Additional response fields of a dry run. */
 export const previewAnswer = {
   dryRun: z.literal(true).optional(),
-  sample: z.array(SummaryAnswer).optional().describe(`At most ${sampleSize} of the messages.`),
+  sample: z.array(MessageSummaryAnswer).optional().describe(`At most ${sampleSize} of the messages.`),
 };
 
 /** The messages that would change. */
@@ -167,7 +174,7 @@ export async function preview(
 }
 
 export const backField = z.string().max(2000).optional().describe('Page that a form goes on to.');
-export const { messageIds, filter, expect } = selectionFields;
+export const { messageIds, filter, expect } = messageSelection;
 
 const SelectionBody = z
   .strictObject({
@@ -201,7 +208,7 @@ export function selectionEndpoint(deps: StoreDeps): AnyEndpoint {
     method: 'POST',
     path: `${folderPath}/selection`,
     summary: 'Move, delete, mark or flag the selected messages of a folder',
-    group,
+    group: mailboxesGroup,
     access: 'operate',
     params: schema.FolderParams,
     body: { kind: 'fields', limit: selectionBytes, schema: SelectionBody },
@@ -262,7 +269,8 @@ function onlySelector(body: SelectionBody, { representation }: EndpointRequest):
 }
 
 function askToDelete(request: EndpointRequest, { folder, ids, body }: Work, back: string) {
-  const chosen = body.messageIds === undefined ? { filter: writtenFilter(body.filter ?? {}) } : { messageIds: ids };
+  const chosen =
+    body.messageIds === undefined ? { filter: messageFilterQuery(body.filter ?? {}) } : { messageIds: ids };
   return ask(request, {
     question: `Delete ${pluralize(ids.length, 'message')} of ${folder.name} permanently?`,
     fields: { action: 'delete', ...chosen, expect: String(ids.length), back: body.back },

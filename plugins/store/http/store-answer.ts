@@ -27,7 +27,7 @@ const Folder = z.object({
 
 export const ListedFolder = Folder;
 
-export const SummaryAnswer = z.object({
+export const MessageSummaryAnswer = z.object({
   id: z.string().describe('Unique name of the message, without flags'),
   folder: z.string(),
   from: Person.nullable(),
@@ -61,7 +61,7 @@ export const MailboxAnswer = MailboxIdentity.extend({
   folders: z.array(Folder),
 });
 export const FoldersAnswer = listOf(Folder);
-export const FolderAnswer = listOf(SummaryAnswer).extend({
+export const FolderAnswer = listOf(MessageSummaryAnswer).extend({
   folder: Folder,
   searchedAll: z.boolean().describe('False when a search stopped at its limit'),
 });
@@ -70,4 +70,4 @@ export const PropertiesAnswer = Folder.pick({ name: true, size: true, total: tru
   newest: moment('Received time of the newest message'),
   children: z.array(z.string()),
 });
-export const MessageAnswer = SummaryAnswer.extend(ViewedMessage.shape);
+export const MessageAnswer = MessageSummaryAnswer.extend(ViewedMessage.shape);

@@ -90,13 +90,13 @@ export interface StoreDeps {
 
 export const mailboxPath = '/store/{domain}/{user}';
 export const folderPath = `${mailboxPath}/folders/{folder}`;
-export const group = 'Mailboxes';
+export const mailboxesGroup = 'Mailboxes';
 
 /** The folder in a path. @throws Problem `bad-request` */
 export const folderOf = ({ folder }: { readonly folder: string }) => parseFolderName(folder);
 
 /** A filter from a form field; other parameters of a list, such as its order, do not select. */
-export function writtenFilter({
+export function messageFilterQuery({
   q,
   unread,
   flagged,
@@ -111,7 +111,7 @@ export function writtenFilter({
 
 /** The query of a list without its defaults, as links carry it. */
 export function listQuery({ order, ...filters }: Omit<FolderFilters, 'limit' | 'cursor'>): string {
-  const filter = writtenFilter(filters);
+  const filter = messageFilterQuery(filters);
   return [filter, order === 'newest' ? '' : 'order=oldest'].filter((piece) => piece !== '').join('&');
 }
 

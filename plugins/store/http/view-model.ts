@@ -11,7 +11,7 @@ import type { MessageSummary } from '../folders/message-summary.js';
 import type { MessageView } from '../messages/message-view.js';
 import type { FolderPage, RawHead } from '../messages/store-reader.js';
 import { type Correspondent, writeCorrespondent } from '../mime/compose.js';
-import { type FolderFilters, listQuery, writtenFilter } from './store-query.js';
+import { type FolderFilters, listQuery, messageFilterQuery } from './store-query.js';
 
 /** Models of the templates in `views/store`: responses with their links, so that templates compute nothing. */
 
@@ -145,7 +145,7 @@ function makeFolderPage({ mailbox, answer, filters, folders, listPath }: ShownFo
     destinations: destinations(folders, answer.folder.name),
     deletesForGood: ['trash', 'junk'].includes(answer.folder.special ?? ''),
     // An incomplete search cannot select all matches.
-    matching: answer.searchedAll ? writtenFilter(filters) || 'all=true' : null,
+    matching: answer.searchedAll ? messageFilterQuery(filters) || 'all=true' : null,
     filters: { q, unread, flagged, order, since: dayOf(filters.since), before: dayOf(filters.before) },
     filtered: q !== '' || [unread, flagged, filters.since, filters.before].some((value) => value !== undefined),
   };

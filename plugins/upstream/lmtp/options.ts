@@ -16,7 +16,7 @@ const domain = z.string().refine(readable(parseDomain), 'must be a domain');
 const user = z.string().refine(readable(parseAddress), 'must be local@domain');
 
 /** Domains and users whose mail goes to an LMTP server. */
-export const RouteOptions = z
+export const LmtpRouteOptions = z
   .strictObject({
     name: z
       .string()
@@ -46,11 +46,11 @@ export const RouteOptions = z
     if (route.domains.length + route.users.length > 0) return;
     context.addIssue({ code: 'custom', path: [], message: 'name domains or users: this route is for nobody' });
   });
-export type RouteSettings = z.output<typeof RouteOptions>;
+export type RouteSettings = z.output<typeof LmtpRouteOptions>;
 
 export const LmtpOptions = z.strictObject({
   routes: z
-    .array(RouteOptions)
+    .array(LmtpRouteOptions)
     .max(500)
     .default([])
     .superRefine((routes, context) => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
-import { EntryAnswer, StatisticsAnswer, SummaryAnswer } from '../../../plugins/client-queue/http/entry-answer.js';
+import { EntryAnswer, StatisticsAnswer, EntrySummaryAnswer } from '../../../plugins/client-queue/http/entry-answer.js';
 import { MutationAnswer } from '../../../plugins/client-queue/http/mutations.js';
 import { SessionAnswer } from '../../../plugins/client-queue/http/sending.js';
 import type { RequestOptions } from '../../support/http-client.js';
@@ -13,7 +13,7 @@ import { freeListeners } from '../../support/server-process.js';
 import { type SinkMoment, SmtpSink } from '../../support/smtp-sink.js';
 
 const ListAnswer = z.object({
-  items: z.array(SummaryAnswer),
+  items: z.array(EntrySummaryAnswer),
   total: z.int(),
   page: z.int().nullable(),
   nextCursor: z.string().nullable(),

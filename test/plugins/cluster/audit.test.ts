@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import type { AuditEntry, AuditQuery } from '../../../core/contracts/http-records.js';
 import { AuditFile } from '../../../core/http/shell/audit.js';
 import { auditPath } from '../../../core/log/file.js';
-import { DatabaseAudit } from '../../../plugins/cluster/database-audit.js';
+import { DatabaseAudit } from '../../../plugins/cluster/records/database-audit.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { isThe } from '../../kit/relay-queue/harness.js';
 import { auditReaderContract } from '../../support/cluster-contracts.js';

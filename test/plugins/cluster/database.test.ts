@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { before, describe, test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { isProblem } from '../../../core/problem.js';
-import { Database } from '../../../plugins/cluster/database.js';
+import { Database } from '../../../plugins/cluster/node/database.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { type Ending, suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';

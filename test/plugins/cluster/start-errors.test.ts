@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { unsafe } from '../../../plugins/cluster/server-state.js';
+import { unsafe } from '../../../plugins/cluster/node/server-state.js';
 import { selfSigned } from '../../support/certificate.js';
 import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';

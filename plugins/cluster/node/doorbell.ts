@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Log } from '../../core/log/log.js';
+import type { Log } from '../../../core/log/log.js';
 import type { Database } from './database.js';
 
 const channel = 'postern';

@@ -1,4 +1,4 @@
-import type { AttemptLimits, Cluster, CountedAttempts } from '../../core/contracts/cluster.js';
+import type { AttemptLimits, Cluster, CountedAttempts } from '../../../core/contracts/cluster.js';
 
 /** Keys that are written at a time. */
 const most = 1000;

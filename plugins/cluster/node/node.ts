@@ -1,12 +1,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Clock } from '../../core/clock.js';
-import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
-import type { Log } from '../../core/log/log.js';
-import { isProblem } from '../../core/problem.js';
+import type { Clock } from '../../../core/clock.js';
+import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { Log } from '../../../core/log/log.js';
+import { isProblem } from '../../../core/problem.js';
 import { connectionRefusal } from './connect.js';
 import { Database, isConflict } from './database.js';
 import { Doorbell } from './doorbell.js';
-import type { ClusterSettings } from './options.js';
+import type { ClusterSettings } from '../options.js';
 import { complaintOf, ownVersion } from './schema.js';
 import { unsafeSettings } from './server-state.js';
 import { NodeSession } from './session.js';

@@ -1,8 +1,8 @@
-import type { Cluster, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
-import type { UserRecord, UserRecords } from '../../core/contracts/user-records.js';
-import type { Document } from '../../core/disk/document.js';
-import { problem } from '../../core/problem.js';
-import { orUnavailable } from './database.js';
+import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { UserRecord, UserRecords } from '../../../core/contracts/user-records.js';
+import type { Document } from '../../../core/disk/document.js';
+import { problem } from '../../../core/problem.js';
+import { orUnavailable } from '../node/database.js';
 import type { CopiedUsers } from './node-copies.js';
 
 const topic = 'users';

@@ -1,9 +1,9 @@
 import { uptime } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
-import type { Clock } from '../../core/clock.js';
-import type { Log } from '../../core/log/log.js';
-import { startError } from '../../core/problem.js';
+import type { Clock } from '../../../core/clock.js';
+import type { Log } from '../../../core/log/log.js';
+import { startError } from '../../../core/problem.js';
 import type { Database } from './database.js';
 import { complaintOf } from './schema.js';
 

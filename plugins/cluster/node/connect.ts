@@ -1,8 +1,8 @@
 import pg from 'pg';
-import { type SqlRow, sqlState } from '../../core/contracts/cluster.js';
-import { startError } from '../../core/problem.js';
-import { serverAddress } from './database.js';
-import type { DatabaseSettings } from './options.js';
+import { type SqlRow, sqlState } from '../../../core/contracts/cluster.js';
+import { startError } from '../../../core/problem.js';
+import { databaseAddress } from './database.js';
+import type { DatabaseSettings } from '../options.js';
 import type { Ask } from './server-state.js';
 
 const connectTimeoutMs = 5000;
@@ -103,7 +103,7 @@ async function opened(
   { settings, user, password, database }: Connecting,
 ): Promise<pg.Client | undefined> {
   const client = new pg.Client({
-    ...serverAddress(host, settings),
+    ...databaseAddress(host, settings),
     database: database ?? settings.name,
     user,
     ...(password !== undefined && { password }),

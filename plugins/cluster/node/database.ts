@@ -2,12 +2,12 @@ import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import pg from 'pg';
-import type { Clock } from '../../core/clock.js';
-import { Semaphore } from '../../core/concurrency.js';
-import { sqlState } from '../../core/contracts/cluster.js';
-import type { Log } from '../../core/log/log.js';
-import { isProblem, problem } from '../../core/problem.js';
-import type { DatabaseSettings } from './options.js';
+import type { Clock } from '../../../core/clock.js';
+import { Semaphore } from '../../../core/concurrency.js';
+import { sqlState } from '../../../core/contracts/cluster.js';
+import type { Log } from '../../../core/log/log.js';
+import { isProblem, problem } from '../../../core/problem.js';
+import type { DatabaseSettings } from '../options.js';
 
 /** The wait for a free connection of a pool does not count: it may be busy for long. */
 class TimedClient extends pg.Client {
@@ -215,7 +215,7 @@ export class Database {
     const { settings, applicationName, queryTimeoutMs, log } = this.#input;
     const timeoutMs = { fence: queryTimeoutMs, pages: pagesTimeoutMs }[purpose as string] ?? workTimeoutMs;
     const pool = new pg.Pool({
-      ...serverAddress(this.host, settings),
+      ...databaseAddress(this.host, settings),
       database: settings.name,
       user: settings.user,
       ...(settings.password !== undefined && { password: settings.password }),
@@ -304,7 +304,7 @@ async function isWritable(client: pg.PoolClient, text: string): Promise<boolean>
 }
 
 /** Where and how to connect to one of the servers. Reads the files of the certificates. */
-export function serverAddress(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
+export function databaseAddress(host: string, { tls }: DatabaseSettings): pg.ClientConfig {
   if (host.startsWith('/')) {
     const [, folder = host, port = '5432'] = /^(.*?)(?::(\d+))?$/.exec(host) ?? [];
     return { host: folder, port: Number(port), ssl: false };

@@ -1,5 +1,5 @@
-import type { Clock } from '../../core/clock.js';
-import type { Cluster, PaceLimits, SiteShares, SqlTransaction } from '../../core/contracts/cluster.js';
+import type { Clock } from '../../../core/clock.js';
+import type { Cluster, PaceLimits, SiteShares, SqlTransaction } from '../../../core/contracts/cluster.js';
 
 const topic = 'share';
 /** Parts of a limit on the rate alone. */

@@ -1,18 +1,18 @@
 import { z } from 'zod';
-import type { Cluster, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
+import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import {
   type AuditEntry,
   type AuditPage,
   type AuditQuery,
   type AuditReader,
   requestedPath,
-} from '../../core/contracts/http-records.js';
-import type { Log } from '../../core/log/log.js';
-import { redact } from '../../core/log/redact.js';
-import { isProblem, problem } from '../../core/problem.js';
+} from '../../../core/contracts/http-records.js';
+import type { Log } from '../../../core/log/log.js';
+import { redact } from '../../../core/log/redact.js';
+import { isProblem, problem } from '../../../core/problem.js';
 import { auditStamp, linesAfter, parsePlace } from './audit-files.js';
-import { isUnanswered } from './database.js';
-import { askFor } from './server-state.js';
+import { isUnanswered } from '../node/database.js';
+import { askFor } from '../node/server-state.js';
 
 /** Rows that one request looks at; a page with fewer entries returns a cursor to continue. */
 const maxScanned = 100_000;

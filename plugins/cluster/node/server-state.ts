@@ -1,5 +1,5 @@
-import type { SharedDatabase, SqlRow } from '../../core/contracts/cluster.js';
-import type { ClusterSettings } from './options.js';
+import type { SharedDatabase, SqlRow } from '../../../core/contracts/cluster.js';
+import type { ClusterSettings } from '../options.js';
 
 /** One statement to the database that the nodes share. */
 export type Ask = <R extends SqlRow>(text: string, values?: readonly unknown[]) => Promise<readonly R[]>;

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
-import { problem } from '../../core/problem.js';
+import { problem } from '../../../core/problem.js';
 
 /** One version of the tables. Released ones never change: a test has their hashes. */
 interface SchemaVersion {

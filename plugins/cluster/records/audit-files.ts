@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, stat } from 'node:fs/promises';
 import { z } from 'zod';
-import { unlessMissing } from '../../core/disk/fault.js';
-import { auditPath, openAuditFile } from '../../core/log/file.js';
+import { unlessMissing } from '../../../core/disk/fault.js';
+import { auditPath, openAuditFile } from '../../../core/log/file.js';
 
 /** A batch of lines. */
 const batchBytes = 256 * 1024;
@@ -12,22 +12,22 @@ const maxFiles = 1000;
 const lineEnd = 0x0a;
 
 /** Up to where the files were copied. */
-const Place = z.object({
+const AuditPlace = z.object({
   /** Its beginning, hashed. */
   file: z.string(),
   offset: z.int(),
   /** The line that ends there: a folder from a backup may have another one. */
   last: z.object({ bytes: z.int(), hash: z.string() }),
 });
-export type Place = z.output<typeof Place>;
+export type AuditPlace = z.output<typeof AuditPlace>;
 
-export const parsePlace = (text: string): Place => Place.parse(JSON.parse(text));
+export const parsePlace = (text: string): AuditPlace => AuditPlace.parse(JSON.parse(text));
 
 /** Lines after a place, without line ends. */
 interface NextLines {
   readonly lines: readonly string[];
   /** After them. */
-  readonly place: Place;
+  readonly place: AuditPlace;
 }
 
 interface AuditFile {
@@ -48,7 +48,7 @@ export async function auditStamp(folder: string): Promise<string> {
  * The next complete lines of the audit log in a folder; undefined when there are none. Begins with the oldest file when
  * the place is in none of them.
  */
-export async function linesAfter(folder: string, place: Place | undefined): Promise<NextLines | undefined> {
+export async function linesAfter(folder: string, place: AuditPlace | undefined): Promise<NextLines | undefined> {
   const files = await openAll(folder);
   try {
     let index = files.findIndex(({ id }) => id === place?.file);
@@ -92,7 +92,7 @@ async function idOf(handle: FileHandle): Promise<string | undefined> {
 }
 
 /** Whether the file has the line that was copied last, where it was. */
-async function endsAt({ handle, size }: AuditFile, { offset, last }: Place): Promise<boolean> {
+async function endsAt({ handle, size }: AuditFile, { offset, last }: AuditPlace): Promise<boolean> {
   if (offset > size) return false;
   const { buffer } = await handle.read(Buffer.alloc(last.bytes), 0, last.bytes, offset - last.bytes);
   return hashOf(buffer) === last.hash;

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type Document, openDocument } from '../../core/disk/document.js';
+import { type Document, openDocument } from '../../../core/disk/document.js';
 
 /** `users.json`: the users that this node knew when it wrote them. */
 const CopiedUsers = z.strictObject({

@@ -1,7 +1,7 @@
-import type { Cluster } from '../../core/contracts/cluster.js';
-import type { KeptAnswer, KeptAnswers } from '../../core/contracts/http-records.js';
-import { problem } from '../../core/problem.js';
-import type { Log } from '../../core/log/log.js';
+import type { Cluster } from '../../../core/contracts/cluster.js';
+import type { KeptAnswer, KeptAnswers } from '../../../core/contracts/http-records.js';
+import { problem } from '../../../core/problem.js';
+import type { Log } from '../../../core/log/log.js';
 
 const keptMs = 24 * 3_600_000;
 
