@@ -32,8 +32,8 @@ export interface ReadingDeps {
 const looks = 4;
 
 /**
- * The names in `new` and `cur`. A directory with an unchanged stamp is not read again; for one that changed a moment
- * ago, two reads must agree.
+ * The names in `new` and `cur`. A directory with an unchanged stamp is not read again; when `cur` changed a moment ago,
+ * two reads must agree.
  * @param force read both, whatever their stamps are
  * @returns undefined when there is no such folder
  */
@@ -67,9 +67,14 @@ async function readUntilQuiet(
     const agrees = before !== undefined && isAlike(before, found);
     const rows = agrees ? names.rows : mergeRows(names.rows, found.rows, reread);
     const seen = { ...stamps, ...found.stamps };
-    const isQuiet = maildirNames.every((name) => stampAt(join(deps.folder, name)).text === seen[name].text);
+    const [isNewQuiet, isCurQuiet] = maildirNames.map(
+      (name) => stampAt(join(deps.folder, name)).text === seen[name].text,
+    );
     const last = names;
     names = { rows, stamps: settledOf(seen, deps.now) };
+    // No file of `new` is renamed but to `cur`: one read has all that were there, also while mail comes in.
+    if (!reread.cur && isCurQuiet === true && names.stamps.cur !== null) return names;
+    const isQuiet = isNewQuiet === true && isCurQuiet === true;
     if (isQuiet && (agrees || maildirNames.every((name) => names.stamps[name] !== null))) return names;
     // Messages of either of the last two reads: one too many is better than one too few.
     if (look === looks) return { rows: mergeRows(rows, last.rows, neither), stamps: nothingRead.stamps };

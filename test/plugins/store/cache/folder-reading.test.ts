@@ -61,6 +61,29 @@ test('what was changed a while ago is read once; only the directory that changed
   assert.ok(cur !== null && turns > 0);
 });
 
+test('while mail comes in all the time, new is read once: all that was there before is found', async (t) => {
+  const box = await open(t);
+  writeFileSync(box.cur(1), 'x');
+  for (let read = box.stamps; read.cur === null || read.new === null; read = box.stamps) await box.files();
+  let [count, turns] = [0, 0];
+  const arrive = () => writeFileSync(join(box.folder, 'new', `${2000 + ++count}.a,S=1`), 'x');
+  box.meanwhile(() => {
+    turns += 1;
+    arrive();
+  });
+  for (let round = 1; round <= 20; round++) {
+    arrive();
+    const before = count;
+    const found = new Set(await box.files());
+    assert.ok(Array.from({ length: before }, (_, n) => `new/${2001 + n}.a,S=1`).every((file) => found.has(file)));
+    assert.equal(turns, round);
+    assert.equal(box.stamps.new, null);
+  }
+  renameSync(join(box.folder, 'new', '2001.a,S=1'), join(box.folder, 'cur', '2001.a,S=1:2,S'));
+  const files = (await box.files()) ?? [];
+  assert.ok(files.includes('cur/2001.a,S=1:2,S') && !files.includes('new/2001.a,S=1'));
+});
+
 test('a message that is renamed again and again while its directory is read is neither lost nor doubled', async (t) => {
   const box = await open(t);
   for (let n = 0; n < 50; n++) writeFileSync(box.cur(n), 'x');
