@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { start } from '../core/main.js';
-import { ClusterNode } from '../plugins/cluster/node/node.js';
+import { ClusterNode } from '../plugins/cluster/node.js';
 import { password } from './site.js';
 
 /**

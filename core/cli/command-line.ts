@@ -224,7 +224,8 @@ export function helpOf(
   const flags = Object.assign({}, command?.ownFlags, ...own.map(({ ownFlags }) => ownFlags)) as Readonly<
     Record<string, OwnFlag>
   >;
-  return [...about, usageText(lines), ...ownFlagLines(flags)].join('\n');
+  const more = ['', 'Options of all commands, such as --config and --data: postern --help'];
+  return [...about, usageText(lines), ...ownFlagLines(flags), ...more].join('\n');
 }
 
 function ownFlagLines(own: Readonly<Record<string, OwnFlag>> = {}): readonly string[] {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { type NodeSet, readSets } from './configuration/sets.js';
 import { dividedMail } from './mailboxes/node-directory.js';
 import { mailboxModes } from './options.js';
-import { type Ask, clockPlaySeconds, differences, readDatabase, readNodes } from './node/server-state.js';
+import { type Ask, clockPlaySeconds, differences, readDatabase, readNodes } from './database/server-state.js';
 
 const NodeAnswer = z.object({
   node: z.string(),

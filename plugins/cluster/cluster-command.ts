@@ -13,9 +13,9 @@ import { formatBytes, formatNumber, pluralize, printable } from '../../core/text
 import { configAction, configUsage } from './configuration/config-command.js';
 import { ClusterAnswer, readCluster } from './cluster-answer.js';
 import { ClusterOptions, type ClusterSettings, type DatabaseSettings } from './options.js';
-import { ownVersion } from './node/schema.js';
+import { ownVersion } from './database/schema.js';
 import type { LoadMove } from './queue-transfer.js';
-import { type Ask, forgetNode, setDraining } from './node/server-state.js';
+import { type Ask, forgetNode, setDraining } from './database/server-state.js';
 
 const usage = [
   'postern cluster init [--user NAME] [--print] [--json]   make roles and schema in the database, as a superuser; or print the SQL',
@@ -96,7 +96,7 @@ const userOf = ({ values: { user } }: Input, otherwise: string): string =>
 
 async function init(input: Input): Promise<void> {
   const { terminal, options, values } = input;
-  const { rolesScript, scramVerifier } = await import('./node/roles.js');
+  const { rolesScript, scramVerifier } = await import('./database/roles.js');
   if (values['print'] === true) {
     const { name = 'postern', user: app = 'postern_app' } = options.database ?? {};
     const sql = rolesScript({ database: name, app }).trimEnd();
@@ -150,8 +150,8 @@ async function ensureDatabase(input: Input, boss: As): Promise<boolean> {
 async function migrateTables(input: Input): Promise<void> {
   const settings = databaseOf(input);
   const [{ migrate }, { grantsScript, ownerRole }] = await Promise.all([
-    import('./node/schema.js'),
-    import('./node/roles.js'),
+    import('./database/schema.js'),
+    import('./database/roles.js'),
   ]);
   const user = userOf(input, ownerRole);
   const applied = await connected(input, { settings, user }, async (_, { client }) => {
@@ -183,7 +183,7 @@ async function connected<T>(
   as: As,
   work: (ask: Ask, on: { readonly client: pg.Client; readonly host: string }) => Promise<T>,
 ): Promise<T> {
-  const { askOn, connectTo, connectionRefusal } = await import('./node/connect.js');
+  const { askOn, connectTo, connectionRefusal } = await import('./database/connect.js');
   const askPassword = as.askPassword ?? ((): Promise<string> => answer(terminal, as.user));
   const on = await connectTo({ ...as, askPassword: as.password === undefined ? askPassword : undefined });
   try {
@@ -358,7 +358,10 @@ async function move(input: Input, username: string, node: string): Promise<void>
   const { owner, terminal } = input;
   databaseOf(input);
   const { movesInDatabase, movesOfServer, moveMailbox } = await import('./mailboxes/move-command.js');
-  const wish = { username, node, say: (line: string) => terminal.print(printable(line)) };
+  const waits = (line: string) => {
+    if (input.flags?.has('json') !== true) terminal.print(printable(line));
+  };
+  const wish = { username, node, say: waits };
   const state =
     owner === undefined
       ? await connected(input, asServer(input), (ask) => moveMailbox(movesInDatabase(ask), wish))

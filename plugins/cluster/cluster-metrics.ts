@@ -1,6 +1,6 @@
 import type { PluginContext } from '../../core/plugin.js';
-import type { ClusterNode } from './node/node.js';
-import { askFor, readNodes, readOldestSnapshot, readTables, type TableState } from './node/server-state.js';
+import type { ClusterNode } from './node.js';
+import { askFor, readNodes, readOldestSnapshot, readTables, type TableState } from './database/server-state.js';
 
 const readSeconds = 15;
 

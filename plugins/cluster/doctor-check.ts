@@ -2,7 +2,7 @@ import { advice, type DoctorCheck, type Finding, fine, skipped, trouble } from '
 import { isStartError } from '../../core/problem.js';
 import { dividedMail, livingNodes } from './mailboxes/node-directory.js';
 import type { ClusterSettings, DatabaseSettings } from './options.js';
-import { complaintOf, ownVersion } from './node/schema.js';
+import { complaintOf, ownVersion } from './database/schema.js';
 import {
   type Ask,
   clockPlaySeconds,
@@ -11,7 +11,7 @@ import {
   type Settings,
   settingsText,
   unsafe,
-} from './node/server-state.js';
+} from './database/server-state.js';
 
 /** A snapshot that is older keeps vacuum away for long. Seconds. */
 const oldSnapshotSeconds = 600;
@@ -22,7 +22,7 @@ export const clusterCheck: DoctorCheck<Partial<ClusterSettings>> = {
   name: 'cluster',
   async run({ options: { database: settings }, clock }) {
     if (settings === undefined) return [skipped('There is no cluster: plugins.cluster.database is not set.')];
-    const { askOn, connectTo } = await import('./node/connect.js');
+    const { askOn, connectTo } = await import('./database/connect.js');
     const { user, password, tls, hosts } = settings;
     try {
       const { client, host } = await connectTo({ settings, user, password });

@@ -17,10 +17,10 @@ import { clusterCommand } from './cluster-command.js';
 import { exportMetrics } from './cluster-metrics.js';
 import { clusterCheck } from './doctor-check.js';
 import { clusterEndpoints } from './http/routes.js';
-import type { ClusterNode } from './node/node.js';
+import type { ClusterNode } from './node.js';
 import { ClusterOptions, type ClusterSettings } from './options.js';
 import type { LoadMove } from './queue-transfer.js';
-import { clockPlaySeconds, type MailboxReport } from './node/server-state.js';
+import { clockPlaySeconds, type MailboxReport } from './database/server-state.js';
 
 const name = 'cluster';
 /** Health speaks of commits that the database has forgotten for so long. Milliseconds. */

@@ -2,9 +2,9 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { MovedEntries, MoveQueue, QueueMove } from '../../core/contracts/cluster.js';
 import type { Log } from '../../core/log/log.js';
 import { startError } from '../../core/problem.js';
-import { ClusterNode } from './node/node.js';
+import { ClusterNode } from './node.js';
 import type { ClusterSettings } from './options.js';
-import { type NodeState, readNodes } from './node/server-state.js';
+import { type NodeState, readNodes } from './database/server-state.js';
 
 const lookMs = 500;
 

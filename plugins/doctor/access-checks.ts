@@ -103,7 +103,7 @@ function accounts(context: AccessContext): readonly Finding[] {
     return [fine(`The first start makes the account admin and shows its password once, ${unlessGiven}.`)];
   }
   const is = `The account admin has the password that was made at the first start, ${unlessGiven}.`;
-  return [advice(is, 'If it was not kept, remove accounts.json and restart; to choose accounts, use http.accounts.')];
+  return [advice(is, 'If it was not kept: postern account password admin. To choose accounts, use http.accounts.')];
 }
 
 /** Never prints the password. */

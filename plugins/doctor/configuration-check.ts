@@ -29,7 +29,7 @@ export async function checkConfiguration(
   const names = plugins.map(({ name }) => name).join(', ');
   environment.print(`${file ?? 'No configuration file here: the defaults'} — no mistakes found. Plugins: ${names}.`);
   for (const { is, todo } of exposureFindings({ configuration, env: environment.env })) {
-    environment.print(`Is that meant so? ${is} ${todo ?? ''}`.trimEnd());
+    environment.print(`Warning: ${is} ${todo ?? ''}`.trimEnd());
   }
   environment.print(
     'Not looked at: ports, the data folder, and what plugins of the site do when they start. See postern doctor.',

@@ -6,7 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { withTimeout } from '../../core/concurrency.js';
-import { migrate } from '../../plugins/cluster/node/schema.js';
+import { migrate } from '../../plugins/cluster/database/schema.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { Postgres } from '../support/postgres.js';
 import { untilTrue } from '../support/until.js';

@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { withTimeout } from '../../core/concurrency.js';
-import { migrate } from '../../plugins/cluster/node/schema.js';
+import { migrate } from '../../plugins/cluster/database/schema.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { freePort } from '../support/free-port.js';
 import { Postgres } from '../support/postgres.js';

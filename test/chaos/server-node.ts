@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { start } from '../../core/main.js';
 import { ContentWriter } from '../../core/smtp/client/content.js';
-import { ClusterNode } from '../../plugins/cluster/node/node.js';
+import { ClusterNode } from '../../plugins/cluster/node.js';
 import { stopHere } from './node-life.js';
 import type { NodeArguments } from './node-process.js';
 

@@ -4,9 +4,9 @@ import { problem } from '../../../core/problem.js';
 import { ClusterAnswer, noCluster, readCluster } from '../cluster-answer.js';
 import { MailboxState, mailboxState, requestMove } from '../mailboxes/move-request.js';
 import { ownersTopic } from '../mailboxes/owner-table.js';
-import type { ClusterNode } from '../node/node.js';
+import type { ClusterNode } from '../node.js';
 import { type SetsDeps, setEndpoints } from './configuration.js';
-import { askFor, forgetNode, setDraining } from '../node/server-state.js';
+import { askFor, forgetNode, setDraining } from '../database/server-state.js';
 
 const group = 'Cluster';
 

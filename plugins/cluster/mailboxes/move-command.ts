@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { answered, type CommandInput } from '../../../core/cli/command.js';
 import { isProblem, startError } from '../../../core/problem.js';
-import type { Ask } from '../node/server-state.js';
+import type { Ask } from '../database/server-state.js';
 import { MailboxState, mailboxState, requestMove } from './move-request.js';
 
 const lookMs = 500;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { problem } from '../../../core/problem.js';
-import type { Ask } from '../node/server-state.js';
+import type { Ask } from '../database/server-state.js';
 
 /** Where a mailbox is, and where it goes. */
 export const MailboxState = z.object({

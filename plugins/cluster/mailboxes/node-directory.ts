@@ -1,6 +1,6 @@
 import type { Cluster, SqlRow } from '../../../core/contracts/cluster.js';
 import type { HealthReport } from '../../../core/contracts/health.js';
-import { type Ask, askFor, type MailboxReport } from '../node/server-state.js';
+import { type Ask, askFor, type MailboxReport } from '../database/server-state.js';
 
 export interface LivingNode {
   readonly node: string;

@@ -1,8 +1,8 @@
 import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { Document } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
-import { nextRevision } from '../records/database-users.js';
-import type { CopiedOwners } from '../records/node-copies.js';
+import { nextRevision } from '../shared/database-users.js';
+import type { CopiedOwners } from '../shared/node-copies.js';
 
 export const ownersTopic = 'mailbox-owners';
 

@@ -1,8 +1,8 @@
 import pg from 'pg';
 import type { Cluster } from '../../../core/contracts/cluster.js';
 import { systemClock } from '../../../core/clock.js';
-import { ClusterNode } from '../../../plugins/cluster/node/node.js';
-import { migrate } from '../../../plugins/cluster/node/schema.js';
+import { ClusterNode } from '../../../plugins/cluster/node.js';
+import { migrate } from '../../../plugins/cluster/database/schema.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import type { Postgres } from '../../support/postgres.js';
 

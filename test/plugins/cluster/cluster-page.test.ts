@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import pg from 'pg';
 import { clusterPlugin } from '../../../plugins/cluster/index.js';
-import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
+import { NodeDuties } from '../../../plugins/cluster/shared/node-duties.js';
 import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';

@@ -9,7 +9,7 @@ import { provide } from '../../../core/contracts/service.js';
 import { exitStatusOf, isProblem, isStartError } from '../../../core/problem.js';
 import { clusterCommand } from '../../../plugins/cluster/cluster-command.js';
 import { clusterPlugin } from '../../../plugins/cluster/index.js';
-import { ClusterNode } from '../../../plugins/cluster/node/node.js';
+import { ClusterNode } from '../../../plugins/cluster/node.js';
 import { ClusterOptions, type ClusterSettings } from '../../../plugins/cluster/options.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../support/ending.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, describe, test } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
-import { askFor, removeOldSessions } from '../../../plugins/cluster/node/server-state.js';
+import { askFor, removeOldSessions } from '../../../plugins/cluster/database/server-state.js';
 import { suiteEnding } from '../../support/ending.js';
 import { skipWithout } from '../../support/peers.js';
 import { Postgres } from '../../support/postgres.js';

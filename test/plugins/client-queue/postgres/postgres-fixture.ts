@@ -1,7 +1,7 @@
 import type { OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
 import { OutageLog } from '../../../../plugins/client-queue/postgres/outage-log.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
-import type { ClusterNode } from '../../../../plugins/cluster/node/node.js';
+import type { ClusterNode } from '../../../../plugins/cluster/node.js';
 import { rememberingLog } from '../../../core/spool/remembering-log.js';
 import type { QueueHarness, TestContext } from '../../../kit/relay-queue/harness.js';
 import { emptyTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';

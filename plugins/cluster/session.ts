@@ -1,11 +1,11 @@
 import { uptime } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import type pg from 'pg';
-import type { Clock } from '../../../core/clock.js';
-import type { Log } from '../../../core/log/log.js';
-import { startError } from '../../../core/problem.js';
-import type { Database } from './database.js';
-import { complaintOf } from './schema.js';
+import type { Clock } from '../../core/clock.js';
+import type { Log } from '../../core/log/log.js';
+import { startError } from '../../core/problem.js';
+import type { Database } from './database/database.js';
+import { complaintOf } from './database/schema.js';
 
 interface SessionInput {
   readonly database: Pick<Database, 'query' | 'transaction'>;
@@ -23,9 +23,11 @@ interface SessionInput {
   readonly uptime?: () => number;
 }
 
-/** Beats in the life of a session without one; looks at the others, and the pause between two of them that counts. */
+/** Heartbeats in `sessionMs`. */
 const beatsPerSession = 6;
+/** Looks at the sessions of others in `sessionMs`. */
 const looksPerSession = 20;
+/** After a longer pause between two looks, as a share of `sessionMs`, the silence of others is counted anew. */
 const maxLookGap = 1 / 10;
 /** Share of `sessionMs` after which a node without an answer to a beat stops. The others wait for all of it. */
 const validShare = 0.7;

@@ -1,6 +1,6 @@
-import type { Cluster, Duties } from '../../core/contracts/cluster.js';
+import type { Cluster, Duties } from '../../../core/contracts/cluster.js';
 
-/** Work that one node does for all: it stays with a node until that is dead. */
+/** Work that one node does for all: it stays with a node until that is dead or drains. */
 export class NodeDuties implements Duties {
   readonly #cluster: Cluster;
   readonly #asked = new Set<string>();

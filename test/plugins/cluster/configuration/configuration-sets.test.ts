@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { ComponentHealth } from '../../../core/contracts/health.js';
-import type { SourceSnapshot } from '../../../core/contracts/configuration-source.js';
-import { ConfigurationSets } from '../../../plugins/cluster/configuration/sets.js';
-import { SetSource } from '../../../plugins/cluster/configuration/set-source.js';
-import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { isThe } from '../../kit/relay-queue/harness.js';
-import { type Ending, suiteEnding } from '../../support/ending.js';
-import { skipWithout } from '../../support/peers.js';
-import { Postgres } from '../../support/postgres.js';
-import { untilTrue } from '../../support/until.js';
-import { emptyTables, fillTables, nodeOf } from './cluster-fixture.js';
+import type { ComponentHealth } from '../../../../core/contracts/health.js';
+import type { SourceSnapshot } from '../../../../core/contracts/configuration-source.js';
+import { ConfigurationSets } from '../../../../plugins/cluster/configuration/sets.js';
+import { SetSource } from '../../../../plugins/cluster/configuration/set-source.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
+import { isThe } from '../../../kit/relay-queue/harness.js';
+import { type Ending, suiteEnding } from '../../../support/ending.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { untilTrue } from '../../../support/until.js';
+import { emptyTables, fillTables, nodeOf } from '../cluster-fixture.js';
 
 describe('a set of configuration files', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;

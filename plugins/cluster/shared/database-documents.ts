@@ -1,7 +1,7 @@
 import type { Cluster, Documents, StoredDocument } from '../../../core/contracts/cluster.js';
 import type { Document } from '../../../core/disk/document.js';
 import { isProblem } from '../../../core/problem.js';
-import { orUnavailable } from '../node/database.js';
+import { orUnavailable } from '../database/database.js';
 import type { CopiedDocuments } from './node-copies.js';
 
 const topic = 'document';

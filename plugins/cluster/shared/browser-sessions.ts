@@ -1,7 +1,7 @@
 import type { Clock } from '../../../core/clock.js';
 import type { KeptSession, KeptSessions, SessionBounds } from '../../../core/contracts/browser-sessions.js';
 import type { Cluster, SqlRow } from '../../../core/contracts/cluster.js';
-import { orUnavailable } from '../node/database.js';
+import { orUnavailable } from '../database/database.js';
 
 const topic = 'browser-sessions';
 

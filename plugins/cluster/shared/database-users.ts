@@ -2,7 +2,7 @@ import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cl
 import type { UserRecord, UserRecords } from '../../../core/contracts/user-records.js';
 import type { Document } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
-import { orUnavailable } from '../node/database.js';
+import { orUnavailable } from '../database/database.js';
 import type { CopiedUsers } from './node-copies.js';
 
 const topic = 'users';

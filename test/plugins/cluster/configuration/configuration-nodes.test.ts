@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { suiteEnding } from '../../support/ending.js';
-import { HttpClient } from '../../support/http-client.js';
-import { type InProcessServer, startInProcess } from '../../support/in-process-server.js';
-import { skipWithout } from '../../support/peers.js';
-import { Postgres } from '../../support/postgres.js';
-import { freeListeners, runPostern, ServerProcess } from '../../support/server-process.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { until, untilTrue } from '../../support/until.js';
-import { fillTables } from './cluster-fixture.js';
+import { suiteEnding } from '../../../support/ending.js';
+import { HttpClient } from '../../../support/http-client.js';
+import { type InProcessServer, startInProcess } from '../../../support/in-process-server.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { freeListeners, runPostern, ServerProcess } from '../../../support/server-process.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { until, untilTrue } from '../../../support/until.js';
+import { fillTables } from '../cluster-fixture.js';
 
 interface ClusterState {
   readonly configuration: { readonly set: number; readonly stopped: { readonly node: string; readonly why: string } };

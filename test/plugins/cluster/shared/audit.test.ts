@@ -3,21 +3,21 @@ import { cp, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { pino } from 'pino';
-import type { AuditEntry, AuditQuery } from '../../../core/contracts/http-records.js';
-import { AuditFile } from '../../../core/http/shell/audit.js';
-import { auditPath } from '../../../core/log/file.js';
-import { DatabaseAudit } from '../../../plugins/cluster/records/database-audit.js';
-import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { isThe } from '../../kit/relay-queue/harness.js';
-import { auditReaderContract } from '../../support/cluster-contracts.js';
-import { type Ending, suiteEnding } from '../../support/ending.js';
-import { HttpClient } from '../../support/http-client.js';
-import { skipWithout } from '../../support/peers.js';
-import { Postgres } from '../../support/postgres.js';
-import { adminPassword, freeListeners, ServerProcess } from '../../support/server-process.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { untilTrue } from '../../support/until.js';
-import { emptyTables, fillTables, nodeOf } from './cluster-fixture.js';
+import type { AuditEntry, AuditQuery } from '../../../../core/contracts/http-records.js';
+import { AuditFile } from '../../../../core/http/shell/audit.js';
+import { auditPath } from '../../../../core/log/file.js';
+import { DatabaseAudit } from '../../../../plugins/cluster/shared/database-audit.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
+import { isThe } from '../../../kit/relay-queue/harness.js';
+import { auditReaderContract } from '../../../support/cluster-contracts.js';
+import { type Ending, suiteEnding } from '../../../support/ending.js';
+import { HttpClient } from '../../../support/http-client.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { adminPassword, freeListeners, ServerProcess } from '../../../support/server-process.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { untilTrue } from '../../../support/until.js';
+import { emptyTables, fillTables, nodeOf } from '../cluster-fixture.js';
 
 const entry = (number: number, more: Partial<AuditEntry> = {}): AuditEntry => ({
   at: new Date(Date.UTC(2026, 10, 21, 12, 0, number)).toISOString(),

@@ -1,14 +1,14 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Clock } from '../../../core/clock.js';
-import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
-import type { Log } from '../../../core/log/log.js';
-import { isProblem } from '../../../core/problem.js';
-import { connectionRefusal } from './connect.js';
-import { Database, isConflict } from './database.js';
-import { Doorbell } from './doorbell.js';
-import type { ClusterSettings } from '../options.js';
-import { complaintOf, ownVersion } from './schema.js';
-import { unsafeSettings } from './server-state.js';
+import type { Clock } from '../../core/clock.js';
+import type { Cluster, SharedDatabase, SqlPurpose, SqlRow, SqlTransaction } from '../../core/contracts/cluster.js';
+import type { Log } from '../../core/log/log.js';
+import { isProblem } from '../../core/problem.js';
+import { connectionRefusal } from './database/connect.js';
+import { Database, isConflict } from './database/database.js';
+import { Doorbell } from './database/doorbell.js';
+import type { ClusterSettings } from './options.js';
+import { complaintOf, ownVersion } from './database/schema.js';
+import { unsafeSettings } from './database/server-state.js';
 import { NodeSession } from './session.js';
 
 const maxTries = 3;

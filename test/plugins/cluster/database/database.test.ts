@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { before, describe, test } from 'node:test';
-import { systemClock } from '../../../core/clock.js';
-import { isProblem } from '../../../core/problem.js';
-import { Database } from '../../../plugins/cluster/node/database.js';
-import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { type Ending, suiteEnding } from '../../support/ending.js';
-import { skipWithout } from '../../support/peers.js';
-import { Postgres } from '../../support/postgres.js';
-import { until, untilTrue } from '../../support/until.js';
-import { fillTables, nodeOf } from './cluster-fixture.js';
+import { systemClock } from '../../../../core/clock.js';
+import { isProblem } from '../../../../core/problem.js';
+import { Database } from '../../../../plugins/cluster/database/database.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
+import { type Ending, suiteEnding } from '../../../support/ending.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { until, untilTrue } from '../../../support/until.js';
+import { fillTables, nodeOf } from '../cluster-fixture.js';
 
 describe('the connections of a node', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;

@@ -1,31 +1,31 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { AttemptLimiter } from '../../../core/auth/rate.js';
-import { systemClock } from '../../../core/clock.js';
-import type { AttemptLimits, Cluster, PaceLimits } from '../../../core/contracts/cluster.js';
-import { DatabaseAnswers } from '../../../plugins/cluster/records/database-answers.js';
-import { DatabaseUsers } from '../../../plugins/cluster/records/database-users.js';
-import { SharedAttempts } from '../../../plugins/cluster/records/shared-attempts.js';
-import { DatabaseDocuments } from '../../../plugins/cluster/records/database-documents.js';
-import { DatabaseSessions } from '../../../plugins/cluster/records/database-sessions.js';
-import { openCopies } from '../../../plugins/cluster/records/node-copies.js';
-import { NodeDuties } from '../../../plugins/cluster/node-duties.js';
-import { NodeShares } from '../../../plugins/cluster/records/site-shares.js';
-import { rememberingLog } from '../../core/spool/remembering-log.js';
-import { isThe } from '../../kit/relay-queue/harness.js';
+import { AttemptLimiter } from '../../../../core/auth/rate.js';
+import { systemClock } from '../../../../core/clock.js';
+import type { AttemptLimits, Cluster, PaceLimits } from '../../../../core/contracts/cluster.js';
+import { DatabaseAnswers } from '../../../../plugins/cluster/shared/idempotency-responses.js';
+import { DatabaseUsers } from '../../../../plugins/cluster/shared/database-users.js';
+import { SharedAttempts } from '../../../../plugins/cluster/shared/shared-attempts.js';
+import { DatabaseDocuments } from '../../../../plugins/cluster/shared/database-documents.js';
+import { DatabaseSessions } from '../../../../plugins/cluster/shared/browser-sessions.js';
+import { openCopies } from '../../../../plugins/cluster/shared/node-copies.js';
+import { NodeDuties } from '../../../../plugins/cluster/shared/node-duties.js';
+import { NodeShares } from '../../../../plugins/cluster/shared/node-shares.js';
+import { rememberingLog } from '../../../core/spool/remembering-log.js';
+import { isThe } from '../../../kit/relay-queue/harness.js';
 import {
   documentsContract,
   keptAnswersContract,
   siteSharesContract,
   userRecordsContract,
-} from '../../support/cluster-contracts.js';
-import { type Ending, suiteEnding } from '../../support/ending.js';
-import { freePort } from '../../support/free-port.js';
-import { skipWithout } from '../../support/peers.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
-import { Postgres } from '../../support/postgres.js';
-import { untilTrue } from '../../support/until.js';
-import { emptyTables, fillTables, nodeOf, seenAs } from './cluster-fixture.js';
+} from '../../../support/cluster-contracts.js';
+import { type Ending, suiteEnding } from '../../../support/ending.js';
+import { freePort } from '../../../support/free-port.js';
+import { skipWithout } from '../../../support/peers.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { Postgres } from '../../../support/postgres.js';
+import { untilTrue } from '../../../support/until.js';
+import { emptyTables, fillTables, nodeOf, seenAs } from '../cluster-fixture.js';
 
 describe('what nodes share', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;

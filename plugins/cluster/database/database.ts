@@ -30,7 +30,7 @@ const connections = { fence: 1, accept: 2, claim: 1, settle: 2, pages: 2, bodies
 export type Purpose = keyof typeof connections;
 
 const connectTimeoutMs = 3000;
-/** The same for all other queries: a batch may be large. */
+/** For queries that are not about the session: a batch may be large. */
 const workTimeoutMs = 4000;
 /** Counts and searches of operators in a large queue. Longer ones would keep dead rows for too long. */
 const pagesTimeoutMs = 11_000;

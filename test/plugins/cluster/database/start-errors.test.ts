@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
-import { unsafe } from '../../../plugins/cluster/node/server-state.js';
-import { selfSigned } from '../../support/certificate.js';
-import { suiteEnding } from '../../support/ending.js';
-import { skipWithout } from '../../support/peers.js';
-import { Postgres } from '../../support/postgres.js';
-import { temporaryFolder } from '../../support/temporary-folder.js';
+import { unsafe } from '../../../../plugins/cluster/database/server-state.js';
+import { selfSigned } from '../../../support/certificate.js';
+import { suiteEnding } from '../../../support/ending.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
 import {
   appPassword,
   cluster,
@@ -17,7 +17,7 @@ import {
   settingsOf,
   superuserPassword,
   wantPasswords,
-} from './cluster-site.js';
+} from '../cluster-site.js';
 
 test('plain TCP is for loopback only', () => {
   assert.throws(() => settingsOf({ hosts: ['10.0.0.10'], tls: 'off' }), /may be off only where every host is/);

@@ -11,8 +11,8 @@ import type { Log } from '../../../core/log/log.js';
 import { redact } from '../../../core/log/redact.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { auditStamp, linesAfter, parsePlace } from './audit-files.js';
-import { isUnanswered } from '../node/database.js';
-import { askFor } from '../node/server-state.js';
+import { isUnanswered } from '../database/database.js';
+import { askFor } from '../database/server-state.js';
 
 /** Rows that one request looks at; a page with fewer entries returns a cursor to continue. */
 const maxScanned = 100_000;
