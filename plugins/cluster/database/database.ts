@@ -165,8 +165,14 @@ export class Database {
   }
 
   async #checkOut(pool: pg.Pool): Promise<pg.PoolClient> {
-    if (pool.idleCount > 0 || pool.totalCount >= pool.options.max) return pool.connect();
+    const makesOne = (): boolean => pool.idleCount === 0 && pool.totalCount < pool.options.max;
+    if (!makesOne()) return pool.connect();
     await this.#making.acquire();
+    if (!makesOne()) {
+      // It waits for a connection of its own lane, and may wait for ever when that is given up: others must not.
+      this.#making.release();
+      return pool.connect();
+    }
     try {
       return await pool.connect();
     } finally {

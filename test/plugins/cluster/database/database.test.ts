@@ -97,6 +97,25 @@ describe('the connections of a node', { skip: skipWithout('postgres') }, () => {
     });
   });
 
+  test('a query that waits for a connection when all are given up keeps no other from connecting', async (t) => {
+    const { database } = open(t, [server.folder]);
+    const sleeping = [1, 2, 3].map(() => database.query('pages', 'select pg_sleep(3)').catch(() => undefined));
+    const running = "select count(*) from pg_stat_activity where query = 'select pg_sleep(3)' and state = 'active'";
+    await untilTrue('all connections for pages are in use', async () => (await server.psql(running)) === '2');
+    const lost = Object.assign(new Error('read-only'), { code: '25006' });
+    await assert.rejects(
+      database.use('fence', () => Promise.reject(lost)),
+      lost,
+    );
+    await Promise.all(sleeping);
+    await until('another one connects', () =>
+      database.query('settle', 'select 1').then(
+        () => true,
+        () => undefined,
+      ),
+    );
+  });
+
   /** A server whose answer to each connection is `say`; nothing for ever when absent. */
   async function fake(t: Ending & { after: unknown }, say?: Buffer) {
     const seen = { open: 0, most: 0, all: 0 };

@@ -18,9 +18,7 @@ export interface StoreRoutesInput {
   readonly domains: () => readonly string[];
 }
 
-const group = 'Mailboxes';
-const mailboxPath = '/store/{domain}/{user}';
-const folderPath = `${mailboxPath}/folders/{folder}`;
+const { mailboxesGroup: group, mailboxPath, folderPath } = schema;
 const messagePath = `${folderPath}/messages/{messageId}`;
 
 /** Read-only endpoints of `/store`. None of them marks a message as read. */
