@@ -139,8 +139,9 @@ export class StsPolicies {
       else {
         // Another server was quicker.
         this.#unsaved = true;
+        const before = this.#version;
         await this.#load();
-        await this.#save();
+        if (this.#version !== before) await this.#save();
       }
     } catch (error) {
       this.#unsaved = true;

@@ -41,8 +41,7 @@ export class DatabaseDocuments implements Documents {
         if (row === undefined) return undefined;
         const written = Number(row.version);
         this.#cluster.ring(topic, [name]);
-        // It has happened; a copy that is not written now is written when the next look finds it outdated.
-        await this.#keep(name, { text, version: written }).catch(() => this.#seen.delete(name));
+        await this.#keep(name, { text, version: written });
         return written;
       },
       watch: (listener) => {
@@ -74,10 +73,13 @@ export class DatabaseDocuments implements Documents {
     }
   }
 
+  /** What the database has counts, also when it cannot be copied: the next look finds the copy outdated, and tries again. */
   async #keep(name: string, found: { readonly text: string; readonly version: number } | undefined): Promise<void> {
     if (found !== undefined) this.#seen.set(name, found.version);
     if (Object.hasOwn(this.#copies.data, name) && this.#copies.data[name]?.version === found?.version) return;
-    await this.#copies.update((copies) => ({ ...copies, [name]: found ?? null }));
+    await this.#copies
+      .update((copies) => ({ ...copies, [name]: found ?? null }))
+      .catch(() => void this.#seen.delete(name));
   }
 
   /** Finds changes that were not announced. Called at intervals. */

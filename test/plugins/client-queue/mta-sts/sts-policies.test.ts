@@ -3,6 +3,7 @@ import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { z } from 'zod';
+import type { StoredDocument } from '../../../../core/contracts/cluster.js';
 import { fileDocument } from '../../../../core/disk/document.js';
 import { StsPolicies } from '../../../../plugins/client-queue/mta-sts/sts-policies.js';
 import { FixedResolver } from '../../../core/dns/fixed-resolver.js';
@@ -25,7 +26,7 @@ const heldAnswer = (host: PolicyHost, policy: string) =>
     host.answer = (request, response) => resolve(() => policyText(policy)(request, response));
   });
 
-async function fixture(t: TestContext, given: object = {}) {
+async function fixture(t: TestContext, given: object = {}, stored?: StoredDocument) {
   const host = await startPolicyHost(t, domain);
   host.answer = policyText(text('mx1.example.net'));
   const record = { txt: ['v=STSv1; id=one;'] };
@@ -42,7 +43,7 @@ async function fixture(t: TestContext, given: object = {}) {
   const results: string[] = [];
   const open = () =>
     StsPolicies.open({
-      document: fileDocument(file),
+      document: stored ?? fileDocument(file),
       resolver: () => resolver,
       settings: () => settings,
       fetched: (result) => results.push(result),
@@ -324,5 +325,35 @@ describe('the file of the policies', () => {
     await rm(file, { recursive: true });
     await policies.save();
     assert.equal((await open()).peek(domain)?.mode, 'enforce');
+  });
+
+  test('that another server has replaced and that cannot be read is written by a later save', async (t) => {
+    let [isReadable, replacements] = [true, 0];
+    const { policies, sentences } = await fixture(
+      t,
+      {},
+      {
+        place: 'mta-sts',
+        read: () => {
+          if (!isReadable && replacements < 5) return Promise.reject(new Error('not now'));
+          return Promise.resolve(isReadable ? undefined : { text: '{ "policies": {} }', version: 7 });
+        },
+        replace: (_, version) => {
+          replacements += 1;
+          return Promise.resolve(version === 7 ? 8 : undefined);
+        },
+        watch: () => () => undefined,
+      },
+    );
+    await policies.of(domain);
+    isReadable = false;
+    await policies.save();
+    assert.equal(replacements, 1);
+    assert.equal(sentences.filter((said) => said.includes('cannot be read')).length, 1);
+    replacements = 5;
+    await policies.save();
+    assert.equal(replacements, 7, 'once more with the version that was read');
+    await policies.save();
+    assert.equal(replacements, 7);
   });
 });

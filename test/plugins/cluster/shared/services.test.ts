@@ -3,6 +3,7 @@ import { before, describe, test } from 'node:test';
 import { AttemptLimiter } from '../../../../core/auth/rate.js';
 import { systemClock } from '../../../../core/clock.js';
 import type { AttemptLimits, Cluster, PaceLimits } from '../../../../core/contracts/cluster.js';
+import { problem } from '../../../../core/problem.js';
 import { DatabaseAnswers } from '../../../../plugins/cluster/shared/idempotency-responses.js';
 import { DatabaseUsers } from '../../../../plugins/cluster/shared/database-users.js';
 import { SharedAttempts } from '../../../../plugins/cluster/shared/shared-attempts.js';
@@ -179,6 +180,39 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     assert.ok(told > before);
     assert.equal((await other.get('x').read())?.text, 'text');
   });
+
+  for (const fault of ['storage-full', 'unavailable'] as const) {
+    test(`a document is what the database has, though the node cannot copy it: ${fault}`, async (t) => {
+      await fresh();
+      const one = (await documentsOf(t, await joined(t, 'a'))).get('x');
+      const copies = (await openCopies(await temporaryFolder(t))).documents;
+      let isFull = false;
+      const deaf = seenAs(await joined(t, 'b'), { onRing: () => () => undefined });
+      const other = new DatabaseDocuments(deaf, {
+        get data() {
+          return copies.data;
+        },
+        update: (change) => (isFull ? Promise.reject(problem(fault)) : copies.update(change)),
+        look: () => copies.look(),
+        watch: (listener) => copies.watch(listener),
+      });
+      const read = async () => (await other.get('x').read())?.text;
+      const version = await one.replace('older', undefined);
+      assert.equal(await read(), 'older');
+      isFull = true;
+      await one.replace('text', version);
+      assert.equal(await read(), 'text');
+      let told = 0;
+      other.get('x').watch(() => (told += 1));
+      await other.look();
+      assert.equal(told, 1, 'its copy is outdated');
+      isFull = false;
+      assert.equal(await read(), 'text');
+      assert.equal(copies.data['x']?.text, 'text');
+      await other.look();
+      assert.equal(told, 1);
+    });
+  }
 
   test('browser sessions are bounded for each account and in all, and their last use never goes back', async (t) => {
     await fresh();
