@@ -139,9 +139,10 @@ create unique index body_table_open on postern.body_table ((true)) where opened_
 insert into postern.body_table (number, opened_at)
   select number, case number when 0 then clock_timestamp() end from generate_series(0, 7) number;
 
--- Users. A removed one stays, so that the others learn of it.
-create table postern.revision (name text primary key, value bigint not null);
+-- Of the last change of users, and of owners of mailboxes. 'recent': a hundred before it, the newest first.
+create table postern.revision (name text primary key, value bigint not null, recent bigint[] not null default '{}');
 insert into postern.revision (name, value) values ('users', 0), ('mailbox-owners', 0);
+-- Users. A removed one stays, so that the others learn of it.
 create table postern.principal (
   username text primary key,
   revision bigint not null unique,
@@ -211,6 +212,7 @@ create table postern.share (
 -- Who does what one node does for all.
 create table postern.duty (name text primary key, session text not null);
 
+-- 'version': another one, by chance, with each change.
 create table postern.document (name text primary key, version bigint not null, data text not null);
 
 -- What is in the audit logs of the nodes. 'position': bytes that a node had written up to the end of the line.

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { problem } from '../../../core/problem.js';
 import type { Ask } from '../database/server-state.js';
+import { takeRevision } from '../shared/revisions.js';
 
 /** Where a mailbox is, and where it goes. */
 export const MailboxState = z.object({
@@ -35,7 +36,7 @@ export async function requestMove(ask: Ask, username: string, node: string): Pro
   const moving = before.node === node ? null : node;
   if (moving !== null && moving !== before.moving) await refuseNode(ask, node);
   await ask(
-    `with next as (update postern.revision set value = value + 1 where name = 'mailbox-owners' returning value)
+    `with next as (${takeRevision('mailbox-owners')})
      update postern.mailbox_owner set moving = $2, note = null, revision = next.value from next
      where username = $1 and node = $3 and moving is distinct from $2 and leaves is null`,
     [username, moving, before.node],

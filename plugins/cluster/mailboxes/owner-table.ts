@@ -1,8 +1,8 @@
 import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { Document } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
-import { nextRevision } from '../shared/database-users.js';
 import type { CopiedOwners } from '../shared/node-copies.js';
+import { changesAfter, nextRevision } from '../shared/revisions.js';
 
 export const ownersTopic = 'mailbox-owners';
 
@@ -29,8 +29,12 @@ interface TableInput {
   readonly copy: Document<CopiedOwners>;
   /** How nodes are reached, kept with the owners. */
   readonly addresses: () => Readonly<Record<string, string>>;
-  /** Called before changes of rows are in force here. Never rejects; waits for no use of a mailbox, which may wait for this. */
-  readonly changes: (rows: readonly OwnerRow[]) => Promise<void>;
+  /**
+   * Called before changes of rows are in force here. Never rejects; waits for no use of a mailbox, which may wait for this.
+   *
+   * @param isAll the rows are all that there are: others that were known are forgotten
+   */
+  readonly changes: (rows: readonly OwnerRow[], isAll: boolean) => Promise<void>;
 }
 
 /**
@@ -141,21 +145,11 @@ export class OwnerTable {
 
   async #pull(): Promise<void> {
     const { database } = this.#input.cluster;
-    const [last] = await database.query<{ value: string }>(
-      'pages',
-      "select value from postern.revision where name = 'mailbox-owners'",
-    );
-    // An older database was restored: all is read again.
-    if (Number(last?.value ?? 0) < this.#revision) this.#revision = 0;
-    const rows = await database.query<OwnerRow>(
-      'pages',
-      `select ${columns} from postern.mailbox_owner where revision > $1 order by revision`,
-      [this.#revision],
-    );
-    if (rows.length === 0) return;
-    await this.#input.changes(rows);
+    const { rows, isAll, revision } = await changesAfter<OwnerRow>(database, 'mailbox-owners', columns, this.#revision);
+    if (isAll || rows.length > 0) await this.#input.changes(rows, isAll);
+    if (isAll) this.#owners.clear();
     for (const { username, node, moving } of rows) this.#owners.set(username, { username, node, moving });
-    this.#revision = Number(rows.at(-1)?.revision);
+    this.#revision = revision;
   }
 
   /** Keeps what is known for the next start. Called at intervals, and at the end. */

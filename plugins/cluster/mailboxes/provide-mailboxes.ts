@@ -54,7 +54,8 @@ export function provideMailboxes(
     cluster: node,
     copy,
     addresses: () => nodes.addresses,
-    changes: async (rows) => {
+    changes: async (rows, isAll) => {
+      if (isAll) isClaimed = false;
       const own = rows.filter((row) => row.node === node.node);
       await moves.install(own.map(({ username }) => username));
       if (own.some(({ moving }) => moving === null)) hurry();
@@ -67,8 +68,13 @@ export function provideMailboxes(
 
   let isClaimed = false;
   async function claim(place: MailboxPlace): Promise<void> {
-    await table.claim(await withMessages(place, (username) => table.find(username) === undefined));
     isClaimed = true;
+    try {
+      await table.claim(await withMessages(place, (username) => table.find(username) === undefined));
+    } catch (error) {
+      isClaimed = false;
+      throw error;
+    }
   }
 
   /** Not waited for: it takes as long as a mailbox is large. */

@@ -6,6 +6,9 @@ import type { CopiedDocuments } from './node-copies.js';
 
 const topic = 'document';
 
+/** Not counted: a database that has forgotten a change never gives its version to another one. */
+const anyVersion = '(1 + random() * 9e15)::bigint';
+
 /** Documents that all nodes share. */
 export class DatabaseDocuments implements Documents {
   readonly #cluster: Cluster;
@@ -33,8 +36,8 @@ export class DatabaseDocuments implements Documents {
           database.query<{ version: string }>(
             'pages',
             version === undefined
-              ? 'insert into postern.document (name, version, data) values ($1, 1, $2) on conflict do nothing returning version'
-              : 'update postern.document set data = $2, version = version + 1 where name = $1 and version = $3 returning version',
+              ? `insert into postern.document (name, version, data) values ($1, ${anyVersion}, $2) on conflict do nothing returning version`
+              : `update postern.document set data = $2, version = ${anyVersion} where name = $1 and version = $3 returning version`,
             version === undefined ? [name, text] : [name, text, version],
           ),
         );
@@ -75,7 +78,8 @@ export class DatabaseDocuments implements Documents {
 
   /** What the database has counts, also when it cannot be copied: the next look finds the copy outdated, and tries again. */
   async #keep(name: string, found: { readonly text: string; readonly version: number } | undefined): Promise<void> {
-    if (found !== undefined) this.#seen.set(name, found.version);
+    if (found === undefined) this.#seen.delete(name);
+    else this.#seen.set(name, found.version);
     if (Object.hasOwn(this.#copies.data, name) && this.#copies.data[name]?.version === found?.version) return;
     await this.#copies
       .update((copies) => ({ ...copies, [name]: found ?? null }))
@@ -91,7 +95,8 @@ export class DatabaseDocuments implements Documents {
       'select name, version from postern.document where name = any($1::text[])',
       [names],
     );
-    for (const { name, version } of rows) if (this.#seen.get(name) !== Number(version)) this.#changed(name);
+    const versions = new Map(rows.map(({ name, version }) => [name, Number(version)]));
+    for (const name of names) if (this.#seen.get(name) !== versions.get(name)) this.#changed(name);
   }
 
   #changed(name: string): void {

@@ -4,6 +4,7 @@ import type { Document } from '../../../core/disk/document.js';
 import { problem } from '../../../core/problem.js';
 import { orUnavailable } from '../database/database.js';
 import type { CopiedUsers } from './node-copies.js';
+import { changesAfter, nextRevision } from './revisions.js';
 
 const topic = 'users';
 
@@ -101,7 +102,7 @@ export class DatabaseUsers implements UserRecords {
 
   async remove(username: string, check?: (record: UserRecord) => void): Promise<void> {
     await this.#transaction(async (sql) => {
-      const revision = await nextRevision(sql);
+      const revision = await nextRevision(sql, 'users');
       const record = await currentOf(sql, username);
       check?.(record);
       await sql.query('delete from postern.name where username = $1', [username]);
@@ -121,7 +122,7 @@ export class DatabaseUsers implements UserRecords {
         "select value from postern.revision where name = 'users' for update",
       );
       if (row?.value !== '0') return 0;
-      for (const record of records) await write(sql, record, await nextRevision(sql));
+      for (const record of records) await write(sql, record, await nextRevision(sql, 'users'));
       return records.length;
     });
     await this.#changed();
@@ -137,28 +138,15 @@ export class DatabaseUsers implements UserRecords {
 
   async #pull(): Promise<void> {
     const { database } = this.#cluster;
-    const [last] = await database.query<{ value: string }>(
-      'pages',
-      "select value from postern.revision where name = 'users'",
-    );
-    // An older database was restored: what this node knows is of no use.
-    const from = Number(last?.value ?? 0) < this.#revision ? 0 : this.#revision;
-    const rows = await database.query<PrincipalRow>(
-      'pages',
-      `select ${columns} from postern.principal where revision > $1 order by revision`,
-      [from],
-    );
-    if (from < this.#revision) {
+    const changes = await changesAfter<PrincipalRow>(database, 'users', columns, this.#revision);
+    if (changes.isAll) {
       this.#records.clear();
       this.#byName.clear();
-      this.#revision = 0;
-    } else if (rows.length === 0) {
-      this.#isRead = true;
-      return;
     }
-    for (const row of rows) this.#take(row);
+    for (const row of changes.rows) this.#take(row);
+    if (changes.isAll || changes.rows.length > 0) this.#ordered = undefined;
+    this.#revision = changes.revision;
     this.#isRead = true;
-    this.#ordered = undefined;
   }
 
   /** Keeps what is known for the next start. Called at intervals, and at the end. */
@@ -172,7 +160,6 @@ export class DatabaseUsers implements UserRecords {
     const before = this.#records.get(row.username);
     for (const name of namesOf(before)) if (this.#byName.get(name) === before) this.#byName.delete(name);
     this.#records.delete(row.username);
-    this.#revision = Number(row.revision);
     if (!row.removed) this.#add(recordOf(row));
   }
 
@@ -187,7 +174,7 @@ export class DatabaseUsers implements UserRecords {
 
   async #update(work: (sql: SqlTransaction) => Promise<UserRecord>): Promise<UserRecord> {
     const updating = this.#transaction(async (sql) => {
-      const revision = await nextRevision(sql);
+      const revision = await nextRevision(sql, 'users');
       const changed = await work(sql);
       await write(sql, changed, revision);
       return changed;
@@ -206,16 +193,6 @@ export class DatabaseUsers implements UserRecords {
     this.#cluster.ring(topic, []);
     await this.pull();
   }
-}
-
-/** Changes commit in the order of their revisions: who has one holds the row until then. */
-export async function nextRevision(sql: SqlTransaction, name: 'users' | 'mailbox-owners' = 'users'): Promise<string> {
-  const [row] = await sql.query<{ value: string }>(
-    'update postern.revision set value = value + 1 where name = $1 returning value',
-    [name],
-  );
-  if (row === undefined) throw new Error('the table of revisions is empty');
-  return row.value;
 }
 
 async function currentOf(sql: SqlTransaction, username: string): Promise<UserRecord> {

@@ -50,6 +50,20 @@ export function nodeOf(server: Pick<Postgres, 'folder' | 'port'>, wishes: NodeWi
 export const emptyTables =
   'truncate postern.entry, postern.recipient, postern.body, postern.session, postern.share, postern.duty, postern.document, postern.principal, postern.name, postern.answer, postern.sign_in, postern.guess, postern.mailbox_owner, postern.audit, postern.audit_copied, postern.config_node, postern.config_current, postern.config_set restart identity';
 
+const remembered = ['revision', 'principal', 'name', 'mailbox_owner', 'document'];
+
+/** The database forgets what was committed after this when the result is called, as after a failover that lost it. */
+export async function forgettable(server: Postgres): Promise<() => Promise<void>> {
+  const all = async (text: (table: string) => string): Promise<void> =>
+    void (await server.psql(remembered.map(text).join('; '), 'template'));
+  await all((table) => `create table public.${table} as table postern.${table}`);
+  return () =>
+    all((table) => {
+      const filled = `insert into postern.${table} table public.${table}`;
+      return `delete from postern.${table}; ${filled}; drop table public.${table}`;
+    });
+}
+
 /** The node with other answers of its own: a clock of the test, for example. */
 export function seenAs(node: ClusterNode, own: Partial<Cluster>): Cluster {
   return new Proxy<Cluster>(node, {

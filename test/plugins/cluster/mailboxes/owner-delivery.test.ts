@@ -81,4 +81,13 @@ describe('mailboxes that several nodes divide', { skip: skipWithout('postgres') 
     for (const subject of accepted) assert.ok(subjects.includes(subject), `${subject} is lost`);
     assert.ok(accepted.size > count / 2);
   });
+
+  test('that have no node any more, as the database has forgotten it, get the one where their messages lie', async () => {
+    const owner = await site.ownerOf('cat');
+    await site.sql(
+      `delete from postern.mailbox_owner where username = 'cat@example.org';
+       update postern.revision set value = value - 1 where name = 'mailbox-owners'`,
+    );
+    await untilTrue('it has one', async () => (await site.ownerOf('cat')) === owner);
+  });
 });

@@ -26,7 +26,7 @@ import { skipWithout } from '../../../support/peers.js';
 import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { Postgres } from '../../../support/postgres.js';
 import { untilTrue } from '../../../support/until.js';
-import { emptyTables, fillTables, nodeOf, seenAs } from '../cluster-fixture.js';
+import { emptyTables, fillTables, forgettable, nodeOf, seenAs } from '../cluster-fixture.js';
 
 describe('what nodes share', { skip: skipWithout('postgres') }, () => {
   let server: Postgres;
@@ -106,6 +106,39 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
     assert.equal(users.named('ann@a.example'), undefined);
   });
 
+  for (const later of [['bob'], ['bob', 'cid', 'dan']]) {
+    test(`users that the database has forgotten are none, and ${later.length} later ones are known everywhere`, async (t) => {
+      await fresh();
+      const deaf = seenAs(await joined(t, 'a'), { onRing: () => () => undefined });
+      const [one, other] = [await usersOf(t, deaf), await usersOf(t, await joined(t, 'b'))];
+      const user = (name: string) => ({
+        username: `${name}@a.example`,
+        passwordHash: null,
+        aliases: [],
+        quota: null,
+        disabled: false,
+        createdAt: '2026-01-02T03:04:05.000Z',
+      });
+      const names = (users: DatabaseUsers) => users.list().map(({ username }) => username.split('@')[0]);
+      await one.add(user('zoe'));
+      const forget = await forgettable(server);
+      await one.add(user('ann'));
+      await other.pull();
+      assert.deepEqual(
+        [names(one), names(other)],
+        [
+          ['ann', 'zoe'],
+          ['ann', 'zoe'],
+        ],
+      );
+      await forget();
+      for (const name of later) await other.add(user(name));
+      assert.deepEqual(names(other), [...later, 'zoe']);
+      await one.pull();
+      assert.deepEqual(names(one), [...later, 'zoe']);
+    });
+  }
+
   test('before the users were read, none is unknown', async (t) => {
     await fresh();
     const records = await usersOf(t, await joined(t, 'a'));
@@ -163,6 +196,27 @@ describe('what nodes share', { skip: skipWithout('postgres') }, () => {
       return told > 0;
     });
     assert.equal((await one.get('x').read())?.text, 'text');
+  });
+
+  test('a document whose last change the database has forgotten is told, and its version is no other one', async (t) => {
+    await fresh();
+    const deaf = seenAs(await joined(t, 'a'), { onRing: () => () => undefined });
+    const [one, other] = [await documentsOf(t, deaf), await documentsOf(t, await joined(t, 'b'))];
+    const version = await other.get('x').replace('older', undefined);
+    const forget = await forgettable(server);
+    const lost = await one.get('x').replace('lost', version);
+    await one.get('y').replace('lost', undefined);
+    await forget();
+    await other.get('x').replace('text', version);
+    assert.equal(await one.get('x').replace('late', lost), undefined);
+    const told: string[] = [];
+    for (const name of ['x', 'y', 'z']) one.get(name).watch(() => told.push(name));
+    await one.look();
+    assert.deepEqual(told, ['x', 'y']);
+    assert.equal((await one.get('x').read())?.text, 'text');
+    assert.equal(await one.get('y').read(), undefined);
+    await one.look();
+    assert.deepEqual(told, ['x', 'y']);
   });
 
   test('what a node that was killed has told nobody is found by a look', async (t) => {
