@@ -49,7 +49,8 @@ export interface SiteShares {
    */
   of(site: string, limits: PaceLimits): PaceLimits;
   /**
-   * What this server uses; called after each change of it.
+   * What this server uses; called after each change of it, and every few seconds at least while mail waits and nothing
+   * runs.
    *
    * @param use `waiting`: there is mail that would use more. `idleMs`: a connection stays open so long without work
    */

@@ -8,6 +8,8 @@ const partsOfRate = 100;
 const gatherMs = 20;
 /** A share that is used by less than half for so long is halved; one that is not used is given back. Milliseconds. */
 const halvedAfterMs = 10_000;
+/** Mail that waits while nothing runs is reported more often than this. Milliseconds. */
+const reportedWithinMs = 10_000;
 const askAgainMs = 1000;
 
 interface Share {
@@ -22,6 +24,7 @@ interface Share {
   lowSince: number;
   fitsSince: number;
   idleMs: number;
+  usedAt: number;
   askedAt: number;
 }
 
@@ -64,6 +67,7 @@ export class NodeShares implements SiteShares {
         allowed: 0,
         lowSince: now,
         fitsSince: now,
+        usedAt: now,
         askedAt: -Infinity,
         ...use,
       });
@@ -72,7 +76,7 @@ export class NodeShares implements SiteShares {
     }
     if (use.running * 2 >= share.allowed) share.lowSince = now;
     if (use.running > share.allowed) share.fitsSince = now;
-    Object.assign(share, use, { limits });
+    Object.assign(share, use, { limits, usedAt: now });
     if (use.waiting && share.allowed < unitsOf(limits) && now - share.askedAt >= askAgainMs) this.#ask(site);
   }
 
@@ -90,6 +94,8 @@ export class NodeShares implements SiteShares {
         share.waiting = false;
         if (share.running < share.allowed) Object.assign(share, { allowed: share.running, fitsSince: now });
       }
+      // Another node has taken the mail, or it is gone.
+      if (share.running === 0 && now - share.usedAt >= reportedWithinMs) share.waiting = false;
       if (share.waiting && share.granted === 0 && now - share.askedAt >= askAgainMs) this.#ask(site);
       if (share.running * 2 < share.allowed && now - share.lowSince >= halvedAfterMs) {
         share.allowed = share.running === 0 ? 0 : Math.ceil(share.allowed / 2);
@@ -97,8 +103,11 @@ export class NodeShares implements SiteShares {
         share.fitsSince = now;
       }
       if (share.allowed < before) this.#tell(site);
+      const isUnwanted = share.granted === 0 && share.running === 0 && !share.waiting;
       // Connections stay open without work for so long.
-      if (share.allowed < share.granted && now - share.fitsSince >= share.idleMs) await this.#giveBack(site, share);
+      if ((share.allowed < share.granted || isUnwanted) && now - share.fitsSince >= share.idleMs) {
+        await this.#giveBack(site, share);
+      }
     }
   }
 

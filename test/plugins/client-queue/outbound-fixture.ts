@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../../core/clock.js';
-import type { Duties } from '../../../core/contracts/cluster.js';
+import type { Duties, SiteShares } from '../../../core/contracts/cluster.js';
 import type { LocalDelivery, Parcel } from '../../../core/contracts/local-delivery.js';
 import type { Entry, NewEntry, NewRecipient } from '../../../core/contracts/queue-entry.js';
 import type { Submission } from '../../../core/contracts/submission.js';
@@ -35,6 +35,7 @@ export interface OutboundFixtureOptions {
   readonly mayAttempt?: LocalDelivery['mayAttempt'];
   readonly tlsResult?: RemoteAttemptContext['tlsResult'];
   readonly duties?: Duties;
+  readonly shares?: SiteShares;
 }
 
 /** A sender's message on its way into the queue. */
@@ -99,6 +100,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     metrics: metrics.scope('client-queue'),
     tlsResult: given.tlsResult,
     duties: given.duties,
+    shares: given.shares,
     ...(given.deadlines !== undefined && { deadlines: given.deadlines }),
     clock,
     log,

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { systemClock } from '../../../core/clock.js';
+import type { SiteShares } from '../../../core/contracts/cluster.js';
 import type { Decision } from '../../../core/pipeline/transaction-pipeline.js';
 import type { HopSearch } from '../../../core/dns/next-hop.js';
 import { type SinkMoment, type SinkScript, SmtpSink } from '../../support/smtp-sink.js';
 import { freePort } from '../../support/free-port.js';
+import { untilTrue } from '../../support/until.js';
 import { outboundFixture, outcomes, type OutboundFixtureOptions } from './outbound-fixture.js';
 
 type Test = Parameters<typeof outboundFixture>[0];
@@ -272,6 +274,20 @@ test('a suspended destination waits while others are sent, and continues when it
   assert.equal((await fixture.queue.find(held))?.state, 'queued');
   await fixture.controls.clear('sink.example');
   assert.equal((await fixture.tried(held)).state, 'delivered');
+});
+
+test('mail that waits for a share of a limit is reported again and again', async (t) => {
+  let reports = 0;
+  const shares: SiteShares = {
+    of: (name, limits) => (name === 'sink.example' ? { ...limits, maxConnections: 0 } : limits),
+    use: (name, _, { waiting }) => void (reports += name === 'sink.example' && waiting ? 1 : 0),
+    onChange: () => () => undefined,
+  };
+  const fixture = await outboundFixture(t, { shares });
+  await fixture.controls.set('sink.example', { maxConnections: 1 }, 'ops');
+  await fixture.enqueue({ to: ['bob@sink.example'] });
+  await fixture.outbound.start();
+  await untilTrue('it was reported several times', () => reports > 3);
 });
 
 test('a route that is not configured any more defers, and says so', async (t) => {

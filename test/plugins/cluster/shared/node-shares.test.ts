@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { before, beforeEach, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Cluster, PaceLimits } from '../../../../core/contracts/cluster.js';
+import { NodeShares } from '../../../../plugins/cluster/shared/node-shares.js';
+import { type Ending, suiteEnding } from '../../../support/ending.js';
+import { HandClock } from '../../../support/hand-clock.js';
+import { skipWithout } from '../../../support/peers.js';
+import { Postgres } from '../../../support/postgres.js';
+import { untilTrue } from '../../../support/until.js';
+import { emptyTables, fillTables, nodeOf, seenAs } from '../cluster-fixture.js';
+
+const destination = 'one.example';
+const one: PaceLimits = { maxConnections: 1, ratePerMinute: undefined, suspended: false };
+
+describe('shares of limits, by a clock of the test', { skip: skipWithout('postgres') }, () => {
+  let server: Postgres;
+  const ending = suiteEnding();
+  before(async () => {
+    server = await Postgres.start(ending, { fill: fillTables });
+  });
+  beforeEach(() => server.psql(emptyTables, 'template'));
+
+  async function joined(t: Ending, node: string) {
+    const made = nodeOf(server, { node });
+    await made.join();
+    t.after(() => made.leave());
+    return made;
+  }
+  const sharesOf = async (t: Ending, node: string, own: Partial<Cluster>): Promise<NodeShares> =>
+    new NodeShares(seenAs(await joined(t, node), own));
+  const connectionsOf = (shares: NodeShares, limits: PaceLimits): number =>
+    shares.of(destination, limits).maxConnections;
+  const rows = (): Promise<string> =>
+    server.psql(
+      "select string_agg(connections || ' ' || wants, ', ' order by connections desc) from postern.share",
+      'template',
+    );
+
+  /** A minute in which nobody says anything of the share. */
+  async function minute(clock: HandClock, shares: NodeShares): Promise<void> {
+    for (let seconds = 0; seconds < 60; seconds += 1) {
+      clock.advance(1);
+      await shares.look();
+      // What it asks for it asks for within this time.
+      await pause(30);
+    }
+  }
+
+  test('what a node got for mail that is gone it gives back, and does not ask for again', async (t) => {
+    const clock = new HandClock();
+    const [node, other] = [await sharesOf(t, 'a', { clock }), await sharesOf(t, 'b', { clock })];
+    const use = { running: 0, waiting: true, idleMs: 50 };
+    other.use(destination, one, use);
+    await untilTrue('it has the connection', () => connectionsOf(other, one) === 1);
+    await minute(clock, other);
+    assert.equal(await rows(), '');
+    node.use(destination, one, use);
+    await untilTrue('the first node has it', () => connectionsOf(node, one) === 1);
+    assert.equal(connectionsOf(other, one), 0);
+  });
+
+  test('a node that got nothing, and whose mail is gone, wants nothing any more', async (t) => {
+    const clock = new HandClock();
+    const [node, other] = [await sharesOf(t, 'a', { clock }), await sharesOf(t, 'b', { clock })];
+    node.use(destination, one, { running: 0, waiting: true, idleMs: 50 });
+    await untilTrue('the first node has the connection', () => connectionsOf(node, one) === 1);
+    node.use(destination, one, { running: 1, waiting: false, idleMs: 50 });
+    other.use(destination, one, { running: 0, waiting: true, idleMs: 50 });
+    await untilTrue('the second has asked', async () => (await rows()) === '1 false, 0 true');
+    await minute(clock, other);
+    assert.equal(await rows(), '1 false');
+  });
+});
