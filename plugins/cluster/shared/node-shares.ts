@@ -1,4 +1,5 @@
 import type { Clock } from '../../../core/clock.js';
+import { KeyedMutex } from '../../../core/concurrency.js';
 import type { Cluster, PaceLimits, SiteShares, SqlTransaction } from '../../../core/contracts/cluster.js';
 
 const topic = 'share';
@@ -35,6 +36,8 @@ export class NodeShares implements SiteShares {
   readonly #shares = new Map<string, Share>();
   readonly #listeners = new Set<(site: string) => void>();
   readonly #asking = new Set<string>();
+  /** By site: what one transaction brings is known before the next one begins. */
+  readonly #turns = new KeyedMutex();
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -103,12 +106,14 @@ export class NodeShares implements SiteShares {
         share.fitsSince = now;
       }
       if (share.allowed < before) this.#tell(site);
-      const isUnwanted = share.granted === 0 && share.running === 0 && !share.waiting;
-      // Connections stay open without work for so long.
-      if ((share.allowed < share.granted || isUnwanted) && now - share.fitsSince >= share.idleMs) {
-        await this.#giveBack(site, share);
-      }
+      if (this.#hasSpare(share)) await this.#turns.run(site, () => this.#giveBack(site));
     }
+  }
+
+  #hasSpare({ granted, allowed, running, waiting, fitsSince, idleMs }: Share): boolean {
+    const isUnwanted = granted === 0 && running === 0 && !waiting;
+    // Connections stay open without work for so long.
+    return (allowed < granted || isUnwanted) && this.#clock.monotonic() - fitsSince >= idleMs;
   }
 
   #hear(site: string): void {
@@ -126,7 +131,7 @@ export class NodeShares implements SiteShares {
     this.#asking.clear();
     for (const site of sites) {
       // It is asked again by the next use, or the next look.
-      await this.#settle(site).catch(() => undefined);
+      await this.#turns.run(site, () => this.#settle(site)).catch(() => undefined);
     }
   }
 
@@ -164,9 +169,11 @@ export class NodeShares implements SiteShares {
     if (before !== share.allowed) this.#tell(site);
   }
 
-  async #giveBack(site: string, share: Share): Promise<void> {
+  async #giveBack(site: string): Promise<void> {
+    const share = this.#shares.get(site);
     const { session, database } = this.#cluster;
-    if (session === undefined) return;
+    // While it waited for its turn it may have been given more.
+    if (share === undefined || session === undefined || !this.#hasSpare(share)) return;
     const { allowed } = share;
     await database.transaction('claim', async (sql) => {
       await lockedShares(sql, site);
@@ -178,8 +185,7 @@ export class NodeShares implements SiteShares {
           allowed,
         ]);
     });
-    // Meanwhile it may have been given more.
-    share.allowed = Math.min(share.allowed, allowed);
+    if (this.#cluster.session !== session) return;
     share.granted = allowed;
     if (allowed === 0 && !share.waiting) this.#shares.delete(site);
     this.#cluster.ring(topic, [site]);

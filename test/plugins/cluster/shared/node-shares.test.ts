@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Cluster, PaceLimits } from '../../../../core/contracts/cluster.js';
+import type { Cluster, PaceLimits, SharedDatabase } from '../../../../core/contracts/cluster.js';
 import { NodeShares } from '../../../../plugins/cluster/shared/node-shares.js';
 import { type Ending, suiteEnding } from '../../../support/ending.js';
 import { HandClock } from '../../../support/hand-clock.js';
@@ -70,5 +70,47 @@ describe('shares of limits, by a clock of the test', { skip: skipWithout('postgr
     await untilTrue('the second has asked', async () => (await rows()) === '1 false, 0 true');
     await minute(clock, other);
     assert.equal(await rows(), '1 false');
+  });
+
+  test('what a node is granted while it is about to give back stays its own', async (t) => {
+    const clock = new HandClock();
+    const node = await joined(t, 'a');
+    let release: (() => void) | undefined;
+    let held = Promise.resolve();
+    let begun = 0;
+    const database: SharedDatabase = {
+      query: (...asked) => node.database.query(...asked),
+      transaction: (purpose, work) =>
+        node.database.transaction(purpose, async (sql) => {
+          begun += 1;
+          await held;
+          return work(sql);
+        }),
+    };
+    const shares = new NodeShares(seenAs(node, { clock, database }));
+    const ten = { ...one, maxConnections: 10 };
+    let running = 0;
+    const use = (waiting: boolean): void => shares.use(destination, ten, { running, waiting, idleMs: 5000 });
+    use(true);
+    await untilTrue('it has all', () => connectionsOf(shares, ten) === 10);
+    use(false);
+    clock.advance(10);
+    await shares.look();
+    assert.equal(connectionsOf(shares, ten), 0);
+    clock.advance(5);
+    shares.onChange(() => {
+      running = connectionsOf(shares, ten);
+      if (running > 0) use(false);
+    });
+    held = new Promise((resolve) => (release = resolve));
+    const before = begun;
+    use(true);
+    await untilTrue('it asks', () => begun > before);
+    const looked = shares.look();
+    release?.();
+    await looked;
+    await untilTrue('it has them again', () => running === 10);
+    assert.equal(await rows(), '10 false');
+    assert.equal(connectionsOf(shares, ten), 10);
   });
 });
