@@ -78,7 +78,7 @@ export class NodeShares implements SiteShares {
       return;
     }
     if (use.running * 2 >= share.allowed) share.lowSince = now;
-    if (use.running > share.allowed) share.fitsSince = now;
+    if (runsMore(share)) share.fitsSince = now;
     Object.assign(share, use, { limits, usedAt: now });
     if (use.waiting && share.allowed < unitsOf(limits) && now - share.askedAt >= askAgainMs) this.#ask(site);
   }
@@ -110,10 +110,11 @@ export class NodeShares implements SiteShares {
     }
   }
 
-  #hasSpare({ granted, allowed, running, waiting, fitsSince, idleMs }: Share): boolean {
+  #hasSpare(share: Share): boolean {
+    const { granted, allowed, running, waiting, fitsSince, idleMs } = share;
     const isUnwanted = granted === 0 && running === 0 && !waiting;
     // Connections stay open without work for so long.
-    return (allowed < granted || isUnwanted) && this.#clock.monotonic() - fitsSince >= idleMs;
+    return (allowed < granted || isUnwanted) && !runsMore(share) && this.#clock.monotonic() - fitsSince >= idleMs;
   }
 
   #hear(site: string): void {
@@ -205,6 +206,10 @@ export class NodeShares implements SiteShares {
 
 const unitsOf = ({ maxConnections }: PaceLimits): number =>
   Number.isFinite(maxConnections) ? maxConnections : partsOfRate;
+
+/** More than is allowed; of a rate, a part does not limit what runs. */
+const runsMore = ({ limits, running, allowed }: Share): boolean =>
+  Number.isFinite(limits.maxConnections) && running > allowed;
 
 interface ShareRow extends Readonly<Record<string, unknown>> {
   readonly session: string;

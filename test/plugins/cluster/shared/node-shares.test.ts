@@ -113,4 +113,48 @@ describe('shares of limits, by a clock of the test', { skip: skipWithout('postgr
     assert.equal(await rows(), '10 false');
     assert.equal(connectionsOf(shares, ten), 10);
   });
+
+  /** A node that has all, and hears that another one wants a part. */
+  async function asked(t: Ending, limits: PaceLimits) {
+    const clock = new HandClock();
+    let hear: (names: readonly string[] | null) => void = () => undefined;
+    const onRing: Cluster['onRing'] = (_, listener) => {
+      hear = listener;
+      return () => undefined;
+    };
+    const shares = await sharesOf(t, 'a', { clock, onRing });
+    const use = (running: number, waiting = false): void =>
+      shares.use(destination, limits, { running, waiting, idleMs: 5000 });
+    use(0, true);
+    await untilTrue('it has a share', () => connectionsOf(shares, limits) > 0);
+    use(60);
+    let told = 0;
+    shares.onChange(() => (told += 1));
+    await server.psql(`insert into postern.share values ('${destination}', 'another', 0, true)`, 'template');
+    hear([destination]);
+    await untilTrue('it has less', () => told > 0);
+    use(60);
+    return { clock, shares, use };
+  }
+
+  test('what still runs is not given to another node, however long that takes', async (t) => {
+    const { clock, shares, use } = await asked(t, { ...one, maxConnections: 60 });
+    clock.advance(60);
+    await shares.look();
+    assert.equal(await rows(), '60 false, 0 true');
+    use(30);
+    clock.advance(4);
+    await shares.look();
+    assert.equal(await rows(), '60 false, 0 true', 'connections may still be open');
+    clock.advance(1);
+    await shares.look();
+    assert.equal(await rows(), '30 false, 0 true');
+  });
+
+  test('a part of a rate is given to another node whatever still runs', async (t) => {
+    const { clock, shares } = await asked(t, { ...one, maxConnections: Infinity, ratePerMinute: 600 });
+    clock.advance(5);
+    await shares.look();
+    assert.equal(await rows(), '50 false, 0 true');
+  });
 });
