@@ -364,6 +364,8 @@ class DestinationLimits {
   readonly #busy = new Map<string, number>();
   /** Those with a rate. */
   readonly #rates = new Map<string, RateAllowance>();
+  /** Limits by which use was reported: one that is cleared meanwhile has its use reported until that ends. */
+  readonly #reported = new Map<string, PaceLimits>();
 
   constructor(input: Pick<SchedulerInput, 'controls' | 'shares' | 'settings' | 'clock'>) {
     this.#input = input;
@@ -393,8 +395,9 @@ class DestinationLimits {
     const left = (this.#busy.get(destination) ?? 1) - 1;
     if (left > 0) this.#busy.set(destination, left);
     else this.#busy.delete(destination);
-    const limits = this.#limits(destination);
+    const limits = this.#limits(destination) ?? this.#reported.get(destination);
     if (limits !== undefined) this.#report(destination, limits, false);
+    if (left <= 0) this.#reported.delete(destination);
   }
 
   #limits(destination: string): PaceLimits | undefined {
@@ -409,6 +412,7 @@ class DestinationLimits {
   }
 
   #report(destination: string, limits: PaceLimits, waiting: boolean): void {
+    this.#reported.set(destination, limits);
     const { shares, settings } = this.#input;
     const idleMs = settings().destination.idleSeconds * 1000;
     shares.use(destination, limits, { running: this.#busy.get(destination) ?? 0, waiting, idleMs });

@@ -79,9 +79,10 @@ function scheduled({
       give();
       await setImmediate();
     },
-    control: (control: Partial<RecordedControl>) => {
-      controls.set('site:mx', { ...nothing, ...control });
-      changed('site:mx');
+    control: (control: Partial<RecordedControl> | undefined, key = 'site:mx') => {
+      if (control === undefined) controls.delete(key);
+      else controls.set(key, { ...nothing, ...control });
+      changed(key);
     },
   };
 }
@@ -246,4 +247,19 @@ test('a site gets no more than the share of this server, which learns what is us
   for (const end of ends) end();
   await setImmediate();
   assert.deepEqual(uses.at(-1), { running: 0, waiting: false, idleMs });
+});
+
+test('the end of what began under the limit of a destination is reported, also when that was cleared meanwhile', async () => {
+  const running = new Map<string, number>();
+  const shares: SiteShares = { ...undividedShares, use: (name, _, use) => void running.set(name, use.running) };
+  let end = (): void => undefined;
+  const attempt = () => new Promise<AttemptResult>((resolve) => (end = () => resolve(answered)));
+  const { give, control } = scheduled({ leases: leasesOf(1), shares, attempt });
+  control({ maxConnections: 1 }, 'one.example');
+  await give();
+  assert.equal(running.get('one.example'), 1);
+  control(undefined, 'one.example');
+  end();
+  await setImmediate();
+  assert.equal(running.get('one.example'), 0);
 });
