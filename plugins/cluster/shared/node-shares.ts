@@ -15,6 +15,8 @@ const askAgainMs = 1000;
 
 interface Share {
   limits: PaceLimits;
+  /** Units of the limit when it was divided last. */
+  units: number;
   /** What the database says is of this node. */
   granted: number;
   /** What it may use: less, while it gives something back. */
@@ -66,6 +68,7 @@ export class NodeShares implements SiteShares {
       if (!use.waiting) return;
       this.#shares.set(site, {
         limits,
+        units: unitsOf(limits),
         granted: 0,
         allowed: 0,
         lowSince: now,
@@ -80,7 +83,9 @@ export class NodeShares implements SiteShares {
     if (use.running * 2 >= share.allowed) share.lowSince = now;
     if (runsMore(share)) share.fitsSince = now;
     Object.assign(share, use, { limits, usedAt: now });
-    if (use.waiting && share.allowed < unitsOf(limits) && now - share.askedAt >= askAgainMs) this.#ask(site);
+    const units = unitsOf(limits);
+    const isLowered = units < share.units;
+    if (((use.waiting && share.allowed < units) || isLowered) && now - share.askedAt >= askAgainMs) this.#ask(site);
   }
 
   onChange(listener: (site: string) => void): () => void {
@@ -136,7 +141,10 @@ export class NodeShares implements SiteShares {
     }
   }
 
-  /** Takes what is free, and says that it wants more; gives down to its part when another one wants. */
+  /**
+   * Takes what is free, and says that it wants more; gives down to its part when another one wants, or when the limit was
+   * lowered.
+   */
   async #settle(site: string): Promise<void> {
     const share = this.#shares.get(site);
     const { session, database } = this.#cluster;
@@ -148,24 +156,28 @@ export class NodeShares implements SiteShares {
       const rows = await lockedShares(sql, site);
       const own = rows.find((row) => row.session === session)?.connections ?? 0;
       const others = rows.filter((row) => row.session !== session);
-      const free = Math.max(0, units - own - others.reduce((sum, { connections }) => sum + connections, 0));
-      const granted = wants ? own + free : own;
+      const free = units - own - others.reduce((sum, { connections }) => sum + connections, 0);
+      const granted = wants ? own + Math.max(0, free) : own;
       const isShort = wants && granted < units;
       await sql.query(
         `insert into postern.share (site, session, connections, wants) values ($1, $2, $3, $4)
          on conflict (site, session) do update set connections = excluded.connections, wants = excluded.wants`,
         [site, session, granted, isShort],
       );
-      const wanting = others.filter((row) => row.wants).length;
-      const part = Math.max(1, Math.floor(units / (others.length + 1)));
-      return { granted, allowed: wanting > 0 ? Math.min(granted, part) : granted, isShort };
+      const nodes = others.length + 1;
+      const part = Math.floor(units / nodes);
+      // Nodes have more than a limit that was lowered: the first ones get what the parts leave.
+      const place = others.filter((row) => row.session < session).length;
+      const most = free < 0 ? part + (place < units % nodes ? 1 : 0) : Math.max(1, part);
+      const givesDown = free < 0 || others.some((row) => row.wants);
+      return { granted, allowed: givesDown ? Math.min(granted, most) : granted, isShort };
     });
     if (this.#cluster.session !== session) return;
     const before = share.allowed;
     if (outcome.allowed < share.allowed) share.fitsSince = this.#clock.monotonic();
     // What it was about to give back it does not take again because another one asks for it.
     const allowed = wants ? outcome.allowed : Math.min(share.allowed, outcome.allowed);
-    Object.assign(share, { granted: outcome.granted, allowed });
+    Object.assign(share, { units, granted: outcome.granted, allowed });
     if (outcome.isShort && outcome.granted < Math.ceil(units / 2)) this.#cluster.ring(topic, [site]);
     if (before !== share.allowed) this.#tell(site);
   }

@@ -157,4 +157,28 @@ describe('shares of limits, by a clock of the test', { skip: skipWithout('postgr
     await shares.look();
     assert.equal(await rows(), '50 false, 0 true');
   });
+
+  for (const waiting of [true, false]) {
+    test(`a limit that is lowered holds for all nodes together while mail ${waiting ? 'waits' : 'runs'}`, async (t) => {
+      const clock = new HandClock();
+      const nodes = await Promise.all(['a', 'b', 'c'].map((node) => sharesOf(t, node, { clock })));
+      const second = async (maxConnections: number, waits: boolean): Promise<void> => {
+        const limits = { ...one, maxConnections };
+        clock.advance(1);
+        for (const shares of nodes) {
+          const running = connectionsOf(shares, limits);
+          shares.use(destination, limits, { running, waiting: waits, idleMs: 1000 });
+          await shares.look();
+        }
+      };
+      await untilTrue('each has a part', async () => {
+        await second(10, true);
+        return nodes.every((shares) => connectionsOf(shares, { ...one, maxConnections: 10 }) >= 3);
+      });
+      await untilTrue('no more than the limit', async () => {
+        await second(2, waiting);
+        return (await server.psql('select sum(connections) from postern.share', 'template')) === '2';
+      });
+    });
+  }
 });
