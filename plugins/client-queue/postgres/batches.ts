@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import { sqlState } from '../../../core/contracts/cluster.js';
 
 interface Waiting<T, R> {
@@ -89,3 +90,29 @@ export class Batches<T, R> {
 
 /** What the content of a message is to blame for: data, constraints, limits of the program. */
 export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(sqlState(error) ?? '');
+
+/** A row that is damaged, or whose content this program does not know, is to blame. The others can be worked on without it. */
+const isOfOneRow = (error: unknown): boolean =>
+  refusesContent(error) ||
+  sqlState(error)?.startsWith('XX') === true ||
+  [z.ZodError, SyntaxError, TypeError, RangeError].some((kind) => error instanceof kind);
+
+/** Works on all items together; on fewer and fewer while one of them makes the work fail, which has the result of `refused`. */
+export async function withoutBadRows<T, R>(
+  items: readonly T[],
+  work: (items: readonly T[]) => Promise<readonly R[]>,
+  refused: (item: T, error: unknown) => Promise<R>,
+): Promise<readonly R[]> {
+  try {
+    return await work(items);
+  } catch (error) {
+    const [first] = items;
+    if (first === undefined || !isOfOneRow(error)) throw error;
+    if (items.length === 1) return [await refused(first, error)];
+    const middle = Math.ceil(items.length / 2);
+    return [
+      ...(await withoutBadRows(items.slice(0, middle), work, refused)),
+      ...(await withoutBadRows(items.slice(middle), work, refused)),
+    ];
+  }
+}

@@ -1,13 +1,14 @@
 import { randomInt } from 'node:crypto';
 import type { Cluster, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
+import type { Log } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
 import { decodeEnvelope } from '../queue/envelope.js';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import { DueSignal } from '../queue/schedule.js';
 import type { BodyPlace } from './bodies.js';
 import { DestinationHints, type Wanted } from './destination-hints.js';
-import { decodedEnvelope, groupedBy, lanes, numberOf, turned } from './entry-rows.js';
+import { decodedEnvelope, groupedBy, holdUnreadable, lanes, numberOf, turned, type Unreadable } from './entry-rows.js';
 
 const queued = numberOf('queued');
 
@@ -76,6 +77,7 @@ export class Claims {
   /** By token. */
   readonly held = new Map<number, HeldLease>();
   readonly #cluster: Cluster;
+  readonly #log: Log;
   /** By uid, where the messages of leases are. */
   readonly places = new Map<string, BodyPlace>();
   /** Released here, as long as the tables do not say so. */
@@ -89,8 +91,9 @@ export class Claims {
   /** The last token of the claims that have ended, whatever came of them. */
   #decided = 0;
 
-  constructor(cluster: Cluster) {
+  constructor({ cluster, log }: { readonly cluster: Cluster; readonly log: Log }) {
     this.#cluster = cluster;
+    this.#log = log;
     this.signal = new DueSignal(cluster.clock);
   }
 
@@ -399,42 +402,55 @@ export class Claims {
     return { rows, due };
   }
 
-  #lease(
+  /** Messages whose envelopes this server cannot read are held, and keep none of the others. */
+  async #lease(
     rows: readonly ClaimedRow[],
     accepted: ReadonlyMap<string, NewEntry>,
+    claiming: Claiming,
+  ): Promise<readonly Lease[]> {
+    const leases: Lease[] = [];
+    const unreadable: Unreadable[] = [];
+    for (const [token, those] of groupedBy(rows, (row) => row.token)) {
+      const first = those.find((row) => row.envelope !== null) ?? those[0];
+      if (first === undefined) continue;
+      try {
+        leases.push(this.#begin(first, those, accepted.get(first.uid) ?? acceptedOf(first), claiming));
+      } catch (error) {
+        unreadable.push({ uid: first.uid, tokens: [Number(token)], error });
+      }
+    }
+    for (const one of unreadable) {
+      // One that is not held now is given back as a lease that nobody knows.
+      await holdUnreadable(this.#cluster.database, this.#log, one).catch(() => undefined);
+    }
+    return leases;
+  }
+
+  #begin(
+    first: ClaimedRow,
+    rows: readonly ClaimedRow[],
+    entry: NewEntry,
     { options: { leaseMs }, session }: Claiming,
-  ): readonly Lease[] {
+  ): Lease {
+    const lease: Lease = {
+      uid: first.uid,
+      recipients: rows
+        .map(({ idx, address, attempts }) => {
+          return { index: idx, address: entry.recipients[idx]?.address ?? address, attempts };
+        })
+        .sort((one, other) => one.index - other.index),
+      destination: first.destination,
+      entry,
+      token: Number(first.token),
+      manual: first.manual,
+      interrupted: rows.some(isInterrupted),
+      holds: () => this.#cluster.mayEnd(session),
+    };
+    const { body, body_table: table } = first;
+    if (table !== null) this.places.set(first.uid, { table, id: body, size: Number(first.size) });
     const deadline = this.#cluster.clock.monotonic() + leaseMs;
-    return Array.from(
-      groupedBy(rows, ({ token }) => token),
-      ([token, those]) => {
-        const first = those.find((row) => row.envelope !== null) ?? those[0];
-        const entry = first && (accepted.get(first.uid) ?? acceptedOf(first));
-        if (first === undefined || entry === undefined) throw problem('internal', 'A lease has no entry.');
-        const { body, body_table: table } = first;
-        if (table !== null) this.places.set(first.uid, { table, id: body, size: Number(first.size) });
-        const lease: Lease = {
-          uid: first.uid,
-          recipients: those
-            .map(({ idx, address, attempts }) => ({ index: idx, address, attempts }))
-            .sort((one, other) => one.index - other.index),
-          destination: first.destination,
-          entry,
-          token: Number(token),
-          manual: first.manual,
-          interrupted: those.some(isInterrupted),
-          holds: () => this.#cluster.mayEnd(session),
-        };
-        const addresses = lease.entry.recipients;
-        const named = lease.recipients.map((one) => ({
-          ...one,
-          address: addresses[one.index]?.address ?? one.address,
-        }));
-        const whole = { ...lease, recipients: named };
-        this.held.set(whole.token, { lease: whole, session, deadline, isSuspect: first.lane === lanes.suspect });
-        return whole;
-      },
-    );
+    this.held.set(lease.token, { lease, session, deadline, isSuspect: first.lane === lanes.suspect });
+    return lease;
   }
 }
 
@@ -493,8 +509,8 @@ async function dueLeft(
   );
 }
 
-function acceptedOf(row: ClaimedRow): NewEntry | undefined {
-  if (row.envelope === null) return undefined;
+function acceptedOf(row: ClaimedRow): NewEntry {
+  if (row.envelope === null) throw problem('internal', 'A lease has no entry.');
   const { sender, recipients, rest } = decodedEnvelope(row.envelope);
   return decodeEnvelope({
     uid: row.uid,

@@ -1,12 +1,14 @@
 import { z } from 'zod';
-import type { SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
+import type { SharedDatabase, SqlRow, SqlTransaction } from '../../../core/contracts/cluster.js';
 import {
   type Attempt,
   type EntryState,
   type NewEntry,
   type RecordedReply,
 } from '../../../core/contracts/queue-entry.js';
+import type { Log } from '../../../core/log/log.js';
 import { applyChange, type EntryChange, type ChangeDeps, keptAttempts } from '../queue/change.js';
+import { damageHolds } from '../queue/hold-reasons.js';
 import { encodeEnvelope, StoredAttempt, StoredNotice, StoredPending } from '../queue/envelope.js';
 import { recipientOutcomes } from '../queue/ledger.js';
 import type { QueueOutcome } from '../../../core/contracts/relay-queue-store.js';
@@ -105,8 +107,15 @@ const Envelope = z.object({
   rest: z.string(),
 });
 
+interface TableEnvelope {
+  readonly sender: string | null;
+  readonly recipients: readonly { readonly address: string; readonly destination: string }[];
+  /** As `encodeEnvelope` returned it. */
+  readonly rest: string;
+}
+
 /** The parts of `envelopeText`. */
-export function decodedEnvelope(text: string) {
+export function decodedEnvelope(text: string): TableEnvelope {
   const { sender, addresses, rest } = Envelope.parse(JSON.parse(text));
   return { sender, recipients: addresses.map(([address, destination]) => ({ address, destination })), rest };
 }
@@ -154,13 +163,76 @@ export async function readEntries(
     [uids],
   );
   const byUid = groupedBy(recipients, ({ uid }) => uid);
-  return entries.map((row) => storedOf(row, byUid.get(row.uid) ?? []));
+  const envelopes = await envelopesOf(sql, entries);
+  return entries.flatMap((row) => {
+    const envelope = envelopes.get(row.uid);
+    return envelope === undefined ? [] : [storedOf(row, envelope, byUid.get(row.uid) ?? [])];
+  });
 }
 
-function storedOf(row: EntryRow, recipients: readonly RecipientRow[]): StoredRows {
-  const { sender, recipients: accepted, rest } = decodedEnvelope(row.envelope);
+/** By uid. Of an envelope that cannot be read, what columns have of it. */
+async function envelopesOf(
+  sql: SqlTransaction,
+  entries: readonly EntryRow[],
+): Promise<ReadonlyMap<string, TableEnvelope>> {
+  const envelopes = new Map<string, TableEnvelope>();
+  const unreadable: string[] = [];
+  for (const { uid, envelope } of entries) {
+    try {
+      envelopes.set(uid, decodedEnvelope(envelope));
+    } catch {
+      unreadable.push(uid);
+    }
+  }
+  if (unreadable.length === 0) return envelopes;
+  const rows = await sql.query<{ uid: string; sender: string | null; address: string; destination: string }>(
+    `select e.uid, e.sender, r.address, r.destination from postern.entry e join postern.recipient r on r.uid = e.uid
+     where e.uid = any($1::text[]) order by r.uid, r.idx`,
+    [unreadable],
+  );
+  const byUid = groupedBy(rows, ({ uid }) => uid);
+  for (const uid of unreadable) {
+    const recipients = byUid.get(uid) ?? [];
+    envelopes.set(uid, { sender: recipients[0]?.sender ?? null, recipients, rest: '' });
+  }
+  return envelopes;
+}
+
+/** As it is in the tables: what of its envelope cannot be read is left out. Good enough to look at, not to send. */
+class TableEntry extends QueuedEntry {
+  override get accepted(): NewEntry {
+    try {
+      return super.accepted;
+    } catch {
+      const { uid, sender, recipients, size, queuedAt, expiresAt, warnAt } = this;
+      return {
+        uid,
+        sender,
+        size,
+        queuedAt,
+        expiresAt,
+        warnAt,
+        recipients: recipients.map(({ address, destination }) => ({ address, destination })),
+        protocol: 'smtp',
+        route: null,
+        eightBit: false,
+        smtputf8: false,
+        subject: '',
+        internetMessageId: null,
+        nextAttempt: queuedAt,
+        source: { listener: '', user: null, remoteAddress: '' },
+      };
+    }
+  }
+}
+
+function storedOf(
+  row: EntryRow,
+  { sender, recipients: accepted, rest }: TableEnvelope,
+  recipients: readonly RecipientRow[],
+): StoredRows {
   const due = new Map(recipients.map((one) => [one.idx, Number(one.due)]));
-  const entry = new QueuedEntry({
+  const entry = new TableEntry({
     uid: row.uid,
     sender,
     size: Number(row.size),
@@ -430,4 +502,32 @@ export function turned(rows: readonly (readonly unknown[])[]): unknown[][] {
   const [first = []] = rows;
   const plain = (value: unknown): unknown => (typeof value === 'number' ? Math.round(value) : value);
   return first.map((_, column) => rows.map((row) => plain(row[column])));
+}
+
+export interface Unreadable {
+  readonly uid: string;
+  readonly tokens?: readonly number[];
+  readonly error: unknown;
+}
+
+/** Holds an entry that cannot be read, without reading it: its waiting recipients, those of dead nodes, and these leases. */
+export async function holdUnreadable(
+  database: SharedDatabase,
+  log: Log,
+  { uid, tokens = [], error }: Unreadable,
+): Promise<void> {
+  await database.transaction('settle', async (sql) => {
+    await sql.query(
+      `update postern.entry set hold = $2, hold_until = null, ages_at = null, revision = revision + 1 where uid = $1`,
+      [uid, damageHolds.unreadable],
+    );
+    await sql.query(
+      `update postern.recipient set state = ${numberOf('held')}, token = null, last_token = null, session = null,
+         claimed_at = null
+       where uid = $1 and (state between 1 and 2 and lane <> ${lanes.unreleased} or state = 0
+         and (token = any($2::bigint[]) or session in (select key from postern.session where dead)))`,
+      [uid, tokens],
+    );
+  });
+  log.error({ uid, err: error }, 'a message in the queue cannot be read, and is held');
 }

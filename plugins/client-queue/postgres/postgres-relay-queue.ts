@@ -35,10 +35,11 @@ import { OutcomeListeners } from '../queue/ledger.js';
 import { changesTo, type MovableQueue, type MovedEntry, type WholeEntry } from '../queue/moving.js';
 import { versionOf } from '../queue/queued-entry.js';
 import { DatabaseAcceptance, dropEntries, isBusy } from './acceptance.js';
+import { withoutBadRows } from './batches.js';
 import { BodyReader, type StorableMessage } from './bodies.js';
 import { BodyRing, type RingLimits, defaultRing } from './body-ring.js';
 import { Claims } from './claims.js';
-import { LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
+import { holdUnreadable, LockedEntries, readEntries, type StoredRows } from './entry-rows.js';
 import { EntryMutations } from './entry-mutations.js';
 import { EntrySearch, destinationsWithMail } from './entry-search.js';
 import { damagedText, EntryStatistics, maxCountedAnew } from './entry-statistics.js';
@@ -94,7 +95,7 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     const { cluster } = input;
     this.#input = input;
     this.#bounds = input.bounds;
-    this.#claims = new Claims(cluster);
+    this.#claims = new Claims(input);
     const committed = (entries: LockedEntries): void => this.#committed(entries);
     this.#settlements = new Settlements({ ...input, claims: this.#claims, committed });
     this.#acceptance = new DatabaseAcceptance({
@@ -243,11 +244,15 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
     const text = `update postern.entry set notice_turn = t.turn
       from (select nextval('postern.notice_turn') as turn) t where uid = any($1::text[])`;
     await database.query('pages', text, [uids]);
-    const rows = await this.#read(uids);
-    return rows.flatMap((one) => {
-      const entry = entryOf(one);
-      return entry.notices.map((notice) => ({ entry, notice }));
-    });
+    const entries = await withoutBadRows<string, Entry | undefined>(
+      uids,
+      async (some) => (await this.#read(some)).map(entryOf),
+      (uid, error) => {
+        this.#input.log.error({ uid, err: error }, 'notices of a message in the queue cannot be read');
+        return Promise.resolve(undefined);
+      },
+    );
+    return entries.flatMap((entry) => entry?.notices.map((notice) => ({ entry, notice })) ?? []);
   }
 
   async noticed(uid: string, noticeIds: readonly string[]): Promise<void> {
@@ -361,7 +366,8 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
   async #age(now: number): Promise<void> {
     const { isSteady: steady, hasJumped: jumped } = this.#watch;
     const { keepDeadLetterMs = 0 } = this.#bounds;
-    const { database } = this.#input.cluster;
+    const { cluster, log } = this.#input;
+    const { database } = cluster;
     for (let from: readonly [at: string, uid: string] = ['-1', '']; ;) {
       const found: readonly { uid: string; ages_at: string }[] = await database.query(
         'settle',
@@ -372,15 +378,17 @@ export class PostgresRelayQueue implements OpenedRelayQueue, MovableQueue {
       const last = found.at(-1);
       if (last === undefined) return;
       from = [last.ages_at, last.uid];
-      await this.#change(
-        found.map(({ uid }) => uid),
-        (locked) => {
+      const age = async (uids: readonly string[]): Promise<readonly never[]> => {
+        await this.#change(uids, (locked) => {
           for (const rows of locked.values()) {
             const change = ageEntry(rows.entry, { now, steady, jumped, keepDeadLetterMs, aheadOf: () => 0 });
             if (change !== undefined) locked.change(rows, change, now);
           }
-        },
-      );
+        });
+        return [];
+      };
+      const uids = found.map(({ uid }) => uid);
+      await withoutBadRows(uids, age, (uid, error) => holdUnreadable(database, log, { uid, error }));
     }
   }
 

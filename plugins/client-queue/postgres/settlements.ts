@@ -6,9 +6,9 @@ import type { ChangeDeps } from '../queue/change.js';
 import { loseLease } from '../queue/leases.js';
 import { settleLease } from '../queue/ledger.js';
 import { type EntryLease, isWaiting, normalReason } from '../queue/queued-entry.js';
-import { Batches, refusesContent } from './batches.js';
+import { Batches, withoutBadRows } from './batches.js';
 import { type Claims, type HeldLease, recipientsTogether } from './claims.js';
-import { lanes, LockedEntries, type StoredRows } from './entry-rows.js';
+import { holdUnreadable, lanes, LockedEntries, type StoredRows } from './entry-rows.js';
 import type { KeptOutcome, OutageLog } from './outage-log.js';
 import type { QueueMeter } from './queue-meter.js';
 
@@ -120,19 +120,16 @@ export class Settlements {
     if (written > 0) log.info({ outcomes: written }, 'outcomes that waited for the database are written');
   }
 
-  /** One that the database refuses for its content stays, and keeps none of the others. */
-  async #writeKept(items: readonly KeptOutcome[]): Promise<readonly ('settled' | 'conflict' | 'refused')[]> {
-    try {
-      return await this.#write(items);
-    } catch (error) {
-      if (!refusesContent(error)) throw error;
-      if (items.length > 1) {
-        const middle = Math.ceil(items.length / 2);
-        return [...(await this.#writeKept(items.slice(0, middle))), ...(await this.#writeKept(items.slice(middle)))];
-      }
-      this.#input.log.error({ uid: items[0]?.uid, err: error }, 'the database refuses the outcome of an attempt');
-      return ['refused'];
-    }
+  /** One that cannot be written stays, and keeps none of the others. */
+  #writeKept(items: readonly KeptOutcome[]): Promise<readonly ('settled' | 'conflict' | 'refused')[]> {
+    return withoutBadRows<KeptOutcome, 'settled' | 'conflict' | 'refused'>(
+      items,
+      (some) => this.#write(some),
+      ({ uid }, error) => {
+        this.#input.log.error({ uid, err: error }, 'the database refuses the outcome of an attempt');
+        return Promise.resolve('refused');
+      },
+    );
   }
 
   idle(): Promise<void> {
@@ -215,10 +212,20 @@ export class Settlements {
   readonly spread = (now: number): number => now + this.#input.random(spreadMs);
 
   async #lose(found: readonly { readonly uid: string }[], loss: Loss): Promise<void> {
-    if (found.length === 0) return;
+    const { cluster, log } = this.#input;
+    const uids = [...new Set(found.map(({ uid }) => uid))].sort();
+    const tokens = [...(loss.tokens ?? [])];
+    await withoutBadRows(
+      uids,
+      (some) => this.#loseTogether(some, loss),
+      (uid, error) => holdUnreadable(cluster.database, log, { uid, tokens, error }),
+    );
+  }
+
+  async #loseTogether(uids: readonly string[], loss: Loss): Promise<readonly never[]> {
+    if (uids.length === 0) return [];
     const { cluster } = this.#input;
     const now = cluster.clock.now();
-    const uids = [...new Set(found.map(({ uid }) => uid))].sort();
     const { entries, lost } = await cluster.database.transaction('settle', async (sql) => {
       const locked = await LockedEntries.lock(sql, uids, changeDeps);
       const dead = loss.crashed ? await deadSessions(sql) : new Set<string>();
@@ -229,11 +236,12 @@ export class Settlements {
     });
     this.#input.committed(entries);
     if (loss.crashed) this.#input.meter?.lost(lost);
+    return [];
   }
 
   /** Gives back what the database says is of this session, though this node knows nothing of it. */
   async giveBackUnknown(): Promise<void> {
-    const { cluster, claims, outages } = this.#input;
+    const { cluster, claims, outages, log } = this.#input;
     const { session } = cluster;
     if (session === undefined) return;
     const found = await cluster.database.query<{ uid: string; token: string }>(
@@ -246,20 +254,30 @@ export class Settlements {
       claims.held.has(token) || this.#settling.has(token) || kept.has(token) || claims.isUndecided(token);
     const unknown = found.filter(({ token }) => !isKnown(Number(token)));
     if (unknown.length === 0) return;
+    await withoutBadRows(
+      unknown.map(({ uid, token }) => ({ uid, token: Number(token) })),
+      (some) => this.#giveBack(some),
+      ({ uid, token }, error) => holdUnreadable(cluster.database, log, { uid, tokens: [token], error }),
+    );
+    log.warn({ leases: unknown.length }, 'leases of claims without an answer are given back');
+  }
+
+  async #giveBack(leases: readonly { readonly uid: string; readonly token: number }[]): Promise<readonly never[]> {
+    const { cluster } = this.#input;
     const now = cluster.clock.now();
     const entries = await cluster.database.transaction('settle', async (sql) => {
-      const locked = await LockedEntries.lock(sql, unknown.map(({ uid }) => uid).sort(), changeDeps);
-      for (const { uid, token } of unknown) {
+      const locked = await LockedEntries.lock(sql, leases.map(({ uid }) => uid).sort(), changeDeps);
+      for (const { uid, token } of leases) {
         const rows = locked.get(uid);
-        const lease = rows?.entry.details.leases.find((one) => one.token === Number(token));
+        const lease = rows?.entry.details.leases.find((one) => one.token === token);
         if (rows === undefined || lease === undefined) continue;
         locked.change(rows, settleLease(rows.entry, lease, { results: [] }, now), now);
       }
       await locked.write(sql, now);
       return locked;
     });
-    this.#input.log.warn({ leases: unknown.length }, 'leases of claims without an answer are given back');
     this.#input.committed(entries);
+    return [];
   }
 }
 

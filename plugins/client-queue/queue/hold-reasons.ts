@@ -1,11 +1,13 @@
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import { scanHeader } from '../../../core/mime/header.js';
 
-/** Reasons to hold a message whose bytes are not what was accepted. They are stored in entries on disk. */
+/** Reasons to hold a message that is not what was accepted. They are stored in entries. */
 export const damageHolds = {
   missing: 'Its message is missing in the queue.',
   damaged: 'Its message is damaged; what is left of it is in quarantine.',
   either: 'Its message is missing or damaged.',
+  /** Of a queue in a database. */
+  unreadable: 'Its entry in the database is damaged, or a newer version of the server has written it.',
 } as const;
 
 const messageHolds: ReadonlySet<string> = new Set(Object.values(damageHolds));

@@ -4,6 +4,7 @@ import type { Attempt } from '../../../core/contracts/queue-entry.js';
 import type { OpenedRelayQueue } from '../../../core/contracts/relay-queue-store.js';
 import { isProblem } from '../../../core/problem.js';
 import { type EntryChange, keptAttempts } from './change.js';
+import { decodeEnvelope } from './envelope.js';
 import type { PendingOperation, QueuedEntry } from './queued-entry.js';
 
 /** An entry with all that its queue knows of it. */
@@ -48,6 +49,7 @@ const bytesTogether = 16 * 1024 * 1024;
 
 const busy = 'It is being sent or accepted at this moment.';
 const changed = 'It has changed meanwhile.';
+const unreadable = 'Its envelope cannot be read.';
 const another = 'The other queue has another message with this id.';
 
 /**
@@ -115,6 +117,7 @@ async function movePortion(move: Move, wholes: readonly WholeEntry[]): Promise<M
 async function moveOne({ from, to, known, dryRun }: Move, whole: WholeEntry): Promise<Fate> {
   const { entry, isBusy } = whole;
   if (isBusy) return { reason: busy };
+  if (!isReadable(entry)) return { reason: unreadable };
   const other = known.get(entry.uid);
   if (other !== undefined && !isSame(other.entry, entry)) return { reason: another };
   if (other !== undefined && other.entry.revision >= entry.revision) return 'there';
@@ -130,6 +133,15 @@ async function moveOne({ from, to, known, dryRun }: Move, whole: WholeEntry): Pr
 
 const contentOf = async (queue: MovableQueue, uid: string): Promise<Buffer> =>
   (await queue.bytes?.(uid)) ?? buffer(await queue.open(uid));
+
+function isReadable(entry: QueuedEntry): boolean {
+  try {
+    decodeEnvelope(entry);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 const isSame = (one: QueuedEntry, other: QueuedEntry): boolean =>
   one.queuedAt === other.queuedAt && one.envelope === other.envelope && one.size === other.size;

@@ -124,6 +124,17 @@ describe('entries go from one queue to the other', { skip: skipWithout('postgres
     assert.deepEqual(await database.uids(), []);
   });
 
+  test('one whose envelope cannot be read stays, and the others go', async (t) => {
+    const [harness, files] = [await postgresQueues(() => server)(t), await fileQueueFixture(t)];
+    for (const uid of ['a', 'b', 'c']) await accept(harness, { uid, nextAttempt: harness.clock.now() + 60_000 });
+    const database = harness.queue as PostgresRelayQueue;
+    await database.offer();
+    await server.psql("update postern.entry set envelope = '{}' where uid = 'b'", 'template');
+    const left = [{ uid: 'b', reason: 'Its envelope cannot be read.' }];
+    assert.deepEqual(await move(database, files.queue), { entries: 3, moved: 2, there: 0, left });
+    assert.deepEqual(await database.uids(), ['b']);
+  });
+
   test('what has come is sent, and the outcome counts', async (t) => {
     const [files, harness] = [await fileQueueFixture(t), await postgresQueues(() => server)(t)];
     const { uid } = await accept(files);
