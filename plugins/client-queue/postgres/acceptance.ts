@@ -348,7 +348,7 @@ export class DatabaseAcceptance {
       const fresh = new Map((await insertEntries(sql, whole, session)).map((row) => [row.uid, row]));
       const births = new Map(Array.from(fresh.values(), ({ uid, birth }) => [uid, birth]));
       const taken = whole.filter(({ entry }) => !fresh.has(entry.uid));
-      if (taken.length > 0) for (const { uid, birth } of await takeOver(sql, taken)) births.set(uid, birth);
+      for (const [uid, birth] of await takeOver(sql, taken)) births.set(uid, birth);
       if (whole.some(({ entry }) => !births.has(entry.uid))) {
         throw problem('unavailable', 'The session of this node has ended.');
       }
@@ -410,17 +410,20 @@ async function insertEntries(
  * Entries that are there already are of these from now on: who has put them in first, and does not know it, must not
  * take them back. Their births until now. A second statement sees what another transaction has committed meanwhile.
  */
-function takeOver(
-  sql: SqlTransaction,
-  items: readonly Accepting[],
-): Promise<readonly { readonly uid: string; readonly birth: string }[]> {
-  return sql.query(
+async function takeOver(sql: SqlTransaction, items: readonly Accepting[]): Promise<ReadonlyMap<string, string>> {
+  if (items.length === 0) return new Map();
+  const known = await sql.query<{ uid: string; birth: string; body: string }>(
     `with known as (select uid, birth from postern.entry where uid = any($1::text[]) order by uid for update)
      update postern.entry e set birth = u.birth
      from known k join unnest($1::text[], $2::text[]) as u(uid, birth) on u.uid = k.uid
-     where e.uid = k.uid returning e.uid, k.birth`,
+     where e.uid = k.uid returning e.uid, k.birth, e.body`,
     turned(items.map(({ entry, birth }) => [entry.uid, birth])),
   );
+  // Put in by an earlier try of these, without an answer: who took them over has left the release to it.
+  const own = new Set(items.map(({ birth }) => birth));
+  const left = known.filter(({ birth, body }) => own.has(body) && birth !== body).map(({ uid }) => uid);
+  if (left.length > 0) await sql.query(releaseText, [left]);
+  return new Map(known.map(({ uid, birth }) => [uid, birth]));
 }
 
 async function insertRecipients(
@@ -492,7 +495,7 @@ async function mayAppear(database: SharedDatabase, uid: string): Promise<boolean
 }
 
 /** Another acceptance has answered for it meanwhile. */
-const releaseText = `update postern.recipient set lane = 1, session = null where uid = $1 and lane = 3`;
+const releaseText = `update postern.recipient set lane = 1, session = null where uid = any($1::text[]) and lane = 3`;
 
 /** False when a node has begun to send it. */
 async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promise<boolean> {
@@ -501,7 +504,7 @@ async function withdraw(sql: SqlTransaction, uid: string, birth: string): Promis
     [uid],
   );
   if (entry?.birth !== birth) {
-    if (entry?.body === birth) await sql.query(releaseText, [uid]);
+    if (entry?.body === birth) await sql.query(releaseText, [[uid]]);
     return true;
   }
   const begun = await sql.query(

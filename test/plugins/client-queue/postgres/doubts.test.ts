@@ -345,6 +345,33 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     );
   });
 
+  for (const where of ['mx1', 'mx2']) {
+    test(`a message that two nodes answer for, as both found it there, is given to ${where}`, async (t) => {
+      let meanwhile: (() => Promise<void>) | undefined;
+      const first = await open(t, 'mx1', {
+        maxWaitMs: 20_000,
+        around: (usual) => async (purpose, work) => {
+          const done = await usual(purpose, work);
+          if (purpose !== 'accept' || meanwhile === undefined) return done;
+          const other = meanwhile;
+          meanwhile = undefined;
+          await other();
+          throw new Error('the answer to COMMIT is lost');
+        },
+      });
+      const second = await open(t, 'mx2');
+      // A repeated transaction is answered with 250 for that.
+      meanwhile = () => assert.rejects(second.accept({ uid: 'both' }), isThe('conflict'));
+      await assert.rejects(first.accept({ uid: 'both' }), isThe('conflict'));
+      const { queue, claim } = where === 'mx1' ? first : second;
+      await queue.catchUp(true);
+      assert.deepEqual(
+        (await claim()).map(({ uid }) => uid),
+        ['both'],
+      );
+    });
+  }
+
   test('the parts of a message are not those of another one with its name', async (t) => {
     const [first, second] = [await open(t), await open(t, 'mx2')];
     const body = 'Subject: large\r\n\r\n' + 'x'.repeat(600_000);
