@@ -1,12 +1,15 @@
-import { type SharedDatabase, sqlState, type SqlTransaction } from '../../../core/contracts/cluster.js';
+import { type SharedDatabase, type SqlRow, sqlState, type SqlTransaction } from '../../../core/contracts/cluster.js';
 import type { EntryFilter, EntryPage, EntrySort, ListOptions } from '../../../core/contracts/relay-queue.js';
 import { problem } from '../../../core/problem.js';
 import { decodeCursor, encodeCursor, never, summaryOf } from '../queue/entry-list.js';
 import { conditionOf, Values } from './entry-conditions.js';
-import { readEntries, type StoredRows } from './entry-rows.js';
+import { lanes, readEntries, type StoredRows } from './entry-rows.js';
 
 /** Of one statement when all are read. */
 const uidsTogether = 10_000;
+
+/** Destinations of one statement of a scan, and when the database takes too long for them. */
+const [destinationsTogether, minTogether] = [5000, 50];
 
 const waitsFor = 'r.state in (1, 2) and r.lane <> 3';
 
@@ -155,15 +158,15 @@ export class EntrySearch {
   }
 }
 
-/** SQLSTATE of a statement that was ended because of its time. */
-const tookTooLong = '57014';
+/** Whether a statement was ended because of its time. */
+export const tookTooLong = (error: unknown): boolean => sqlState(error) === '57014';
 
 /** @throws Problem `unavailable` when the database takes too long */
 export async function inTime<T>(database: SharedDatabase, work: (sql: SqlTransaction) => Promise<T>): Promise<T> {
   try {
     return await database.transaction('pages', work);
   } catch (cause) {
-    if (sqlState(cause) !== tookTooLong) throw cause;
+    if (!tookTooLong(cause)) throw cause;
     throw problem('unavailable', { detail: 'The database takes too long for this. Add a filter.', cause });
   }
 }
@@ -211,28 +214,54 @@ function pageOf(
   };
 }
 
+interface WaitingDestination extends SqlRow {
+  readonly destination: string;
+  readonly due: string;
+  readonly suspect: boolean;
+}
+
 /**
- * Every destination with recipients that wait, and when the first is due: each is found by one step in an index, however
- * many recipients it has.
+ * Every destination with recipients that wait, and when the first is due, some at a time: each is found by one step in an
+ * index, however many recipients it has.
  */
-export async function destinationsWithMail(
+export async function* destinationsWithMail(
   database: SharedDatabase,
-): Promise<readonly { readonly destination: string; readonly due: string; readonly suspect: boolean }[]> {
-  const steps = (lane: number) => `
-    (with recursive step as (
-      (select destination from postern.recipient where state in (1, 2) and lane = ${lane} order by destination limit 1)
-      union all
-      select (select r.destination from postern.recipient r
-        where r.state in (1, 2) and r.lane = ${lane} and r.destination > step.destination order by r.destination limit 1)
-      from step where step.destination is not null)
-    select destination from step where destination is not null)`;
-  return database.query(
+): AsyncGenerator<readonly WaitingDestination[], void> {
+  const waits = (lane: number): string => `state in (1, 2) and lane = ${lane}`;
+  const firstDue = `(select min(r.due) from postern.recipient r
+    where ${waits(lanes.retry)} and r.destination = step.destination)`;
+  for (const [lane, due] of [
+    [lanes.new, '0'],
+    [lanes.retry, firstDue],
+  ] as const) {
+    const text = `
+      with recursive step as (
+        (select destination, 1 as place from postern.recipient where ${waits(lane)} and destination >= $1
+         order by destination limit 1)
+        union all
+        select (select r.destination from postern.recipient r where ${waits(lane)} and r.destination > step.destination
+          order by r.destination limit 1), place + 1
+        from step where destination is not null and place < $2)
+      select destination, ${due} as due, false as suspect from step where destination is not null`;
+    let from = '';
+    for (let most = destinationsTogether; ;) {
+      const found = await database.query<WaitingDestination>('settle', text, [from, most]).catch((error: unknown) => {
+        if (!tookTooLong(error) || most <= minTogether) throw error;
+        return undefined;
+      });
+      if (found === undefined) {
+        most = Math.ceil(most / 10);
+        continue;
+      }
+      yield found;
+      const last = found.at(-1);
+      if (last === undefined || found.length < most) break;
+      // It is in the next page once more: none is left out, an empty name neither.
+      from = last.destination;
+    }
+  }
+  yield await database.query<WaitingDestination>(
     'settle',
-    `select d.destination, 0 as due, false as suspect from ${steps(0)} d
-     union all
-     select d.destination, (select min(r.due) from postern.recipient r
-       where r.state in (1, 2) and r.lane = 1 and r.destination = d.destination), false from ${steps(1)} d
-     union all
-     select * from (select destination, due, true from postern.recipient where state in (1, 2) and lane = 2 order by due limit 1) s`,
+    `select destination, due, true as suspect from postern.recipient where ${waits(lanes.suspect)} order by due limit 1`,
   );
 }

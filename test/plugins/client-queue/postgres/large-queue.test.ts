@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import pg from 'pg';
+import type { SharedDatabase, SqlPurpose, SqlRow } from '../../../../core/contracts/cluster.js';
 import type { EntryFilter, ListOptions } from '../../../../core/contracts/relay-queue.js';
 import { entryStates } from '../../../../core/contracts/queue-entry.js';
 import type { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
@@ -130,6 +131,40 @@ describe('a large queue in PostgreSQL', { skip: skipWithout('postgres') }, () =>
     }
     clock.advance(3600);
     assert.equal((await other.statistics(clock.now())).at, clock.now());
+  });
+
+  test('all of many destinations are found and sent to, though the database takes too long for all of them at once', async (t) => {
+    const slow = (database: SharedDatabase): SharedDatabase => ({
+      transaction: (purpose, work) => database.transaction(purpose, work),
+      query: async <R extends SqlRow>(purpose: SqlPurpose, text: string, values?: readonly unknown[]) => {
+        const rows = await database.query<R>(purpose, text, values);
+        if (rows.length <= 1000 && !text.includes('count(*)')) return rows;
+        throw Object.assign(new Error('canceling statement due to statement timeout'), { code: '57014' });
+      },
+    });
+    const harness = await postgresQueues(() => server)(t, {}, slow);
+    const { queue, clock } = harness;
+    await accept(harness, { uid: 'e0', to: ['a@elsewhere.example'] });
+    await (queue as PostgresRelayQueue).offer();
+    const lanes = ['new', 'retry'];
+    await server.psql(
+      `insert into postern.entry (uid, birth, subject, size, queued_at, expires_at, envelope, body, body_table)
+       select 'e' || n, birth, subject, size, queued_at, expires_at, envelope, body, body_table
+       from postern.entry, generate_series(1, 14000) n where uid = 'e0';
+       insert into postern.recipient (uid, idx, address, destination, state, lane, turn, due, queued_at)
+       select 'e' || n, 0, 'a@one.example', (array['${lanes.join("','")}'])[n % 2 + 1] || n, 2 - n % 2, n % 2, 1, 1, 1
+       from generate_series(1, 14000) n`,
+      'template',
+    );
+    await (queue as PostgresRelayQueue).catchUp(true);
+    // The last ones by name.
+    const left = new Set(['new9998', 'retry9999']);
+    for (let claims = 0; claims < 20 && left.size > 0; claims += 1) {
+      const room = (destination: string): number => (left.has(destination) ? 1 : 0);
+      for (const { destination } of await queue.claim(claiming(clock.now(), { room }))) left.delete(destination);
+    }
+    assert.deepEqual([...left], []);
+    await server.psql('truncate postern.entry, postern.recipient', 'template');
   });
 
   test('an operation on a filter changes each entry once, if as many match as were expected', async (t) => {

@@ -1,3 +1,4 @@
+import type { SharedDatabase } from '../../../../core/contracts/cluster.js';
 import type { OpenedRelayQueue } from '../../../../core/contracts/relay-queue-store.js';
 import { OutageLog } from '../../../../plugins/client-queue/postgres/outage-log.js';
 import { PostgresRelayQueue } from '../../../../plugins/client-queue/postgres/postgres-relay-queue.js';
@@ -18,7 +19,11 @@ interface Running {
 
 /** Opens queues over one database, one test after the other: each finds it empty. */
 export function postgresQueues(server: () => Postgres) {
-  return async (test: TestContext, bounds: { readonly maxEntries?: number } = {}): Promise<QueueHarness> => {
+  return async (
+    test: TestContext,
+    bounds: { readonly maxEntries?: number } = {},
+    around = (database: SharedDatabase): SharedDatabase => database,
+  ): Promise<QueueHarness> => {
     await server().psql(emptyTables, 'template');
     const clock = new HandClock(systemClock.now());
     const { log } = rememberingLog();
@@ -26,7 +31,7 @@ export function postgresQueues(server: () => Postgres) {
     const start = async (node: string, instance: string): Promise<Running> => {
       const cluster = nodeOf(server(), { node, instance });
       await cluster.join();
-      const timed = seenAs(cluster, { clock });
+      const timed = seenAs(cluster, { clock, database: around(cluster.database) });
       const queue = new PostgresRelayQueue({
         cluster: timed,
         outages: await OutageLog.open(await temporaryFolder(test), { log }),
