@@ -291,8 +291,9 @@ const isPrepared = (purpose: Purpose): boolean => purpose !== 'pages' && purpose
  */
 const byIndex = 'set enable_seqscan = off; set plan_cache_mode = force_generic_plan; ';
 
+/** A check before a table is emptied, for example, has to see what others have committed since the transaction began. */
 const prepare =
-  "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; set jit = off; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";
+  "set search_path = ''; set idle_in_transaction_session_timeout = '15s'; set jit = off; set default_transaction_isolation = 'read committed'; select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only";
 
 /** A standby, or a server that was made read-only, is not the one. */
 const refuseReadOnly =

@@ -24,6 +24,9 @@ import { temporaryFolder } from '../../../support/temporary-folder.js';
 import { untilTrue } from '../../../support/until.js';
 import { emptyTables, fillTables, nodeOf, seenAs } from '../../cluster/cluster-fixture.js';
 
+/** The whole statement: connections are also told about `read committed`. */
+const commit = 'commit\0';
+
 /** A statement that fails with this SQLSTATE. */
 const raise = (state: string): string => `do $$ begin raise exception using errcode = '${state}'; end $$`;
 
@@ -118,7 +121,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
 
   test('a message whose COMMIT was not answered is accepted within the timeout, once', async (t) => {
     const { accept, queue, claim } = await open(t, 'mx1', { maxWaitMs: 20_000 });
-    const dropped = proxy.dropAnswer('commit');
+    const dropped = proxy.dropAnswer(commit);
     await accept({ uid: 'once' });
     await dropped;
     await whenThere(() => queue.catchUp(true));
@@ -132,7 +135,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   for (const by of ['this process', 'the next one, when this one is killed']) {
     test(`a message that was refused without an answer is withdrawn by ${by}`, async (t) => {
       const first = await open(t);
-      const dropped = proxy.dropAnswer('commit');
+      const dropped = proxy.dropAnswer(commit);
       await assert.rejects(first.accept({ uid: 'refused' }, 'large '.repeat(100_000)), isThe('unavailable'));
       await dropped;
       assert.equal(await count('entry'), 1);
@@ -195,7 +198,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
       await promise;
       return keep(...given);
     };
-    const dropped = proxy.dropAnswer('commit');
+    const dropped = proxy.dropAnswer(commit);
     const refused = assert.rejects(accept({ uid: 'slow-disk' }), isThe('unavailable'));
     await dropped;
     await untilTrue('it is withdrawn', async () => {
@@ -210,7 +213,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
 
   test('a message that was refused, and is on its way when the database is back, is told in the log', async (t) => {
     const [first, second] = [await open(t), await open(t, 'mx2')];
-    const dropped = proxy.dropAnswer('commit');
+    const dropped = proxy.dropAnswer(commit);
     await assert.rejects(first.accept({ uid: 'both' }), isThe('unavailable'));
     await dropped;
     await server.psql(`update postern.session set dead = true where key like 'mx1:%'`, 'template');
@@ -315,7 +318,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   for (const where of ['mx1', 'mx2']) {
     test(`what was refused without an answer, and is known to ${where} when it comes again, is not withdrawn`, async (t) => {
       const first = await open(t);
-      const dropped = proxy.dropAnswer('commit');
+      const dropped = proxy.dropAnswer(commit);
       await assert.rejects(first.accept({ uid: 'again' }), isThe('unavailable'));
       await dropped;
       const second = where === 'mx1' ? first : await open(t, where);
@@ -389,7 +392,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
     await accept();
     const [lease] = await claim();
     assert.ok(lease);
-    const dropped = proxy.dropAnswer('commit');
+    const dropped = proxy.dropAnswer(commit);
     await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
     await dropped;
     await whenThere(() => queue.catchUp());
@@ -616,7 +619,7 @@ describe('a queue in PostgreSQL whose answers are lost', { skip: skipWithout('po
   test('a lease whose answer was lost is given to somebody', async (t) => {
     const [first, second] = [await open(t), await open(t, 'mx2')];
     await first.accept({ uid: 'unknown' });
-    const dropped = proxy.dropAnswer('commit');
+    const dropped = proxy.dropAnswer(commit);
     await assert.rejects(first.claim());
     await dropped;
     assert.equal(await server.psql('select state from postern.recipient', 'template'), '0');

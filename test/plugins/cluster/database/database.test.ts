@@ -52,6 +52,24 @@ describe('the connections of a node', { skip: skipWithout('postgres') }, () => {
     assert.equal(database.fault, undefined);
   });
 
+  test('a transaction sees what others commit while it runs, whatever the default of the database is', async (t) => {
+    const setDefault = (level: string) =>
+      server.psql(`alter database template set default_transaction_isolation = '${level}'`, 'template');
+    await setDefault('repeatable read');
+    t.after(async () => void (await setDefault('read committed')));
+    const { database } = open(t, [server.folder]);
+    for (const purpose of ['accept', 'claim', 'settle', 'pages', 'bodies'] as const) {
+      const seen = await database.transaction(purpose, async (client) => {
+        const isThere = async (): Promise<boolean> =>
+          (await client.query('select from postern.document where name = $1', [purpose])).rowCount === 1;
+        const before = await isThere();
+        await server.psql(`insert into postern.document values ('${purpose}', 1, '')`, 'template');
+        return [before, await isThere()];
+      });
+      assert.deepEqual(seen, [false, true], purpose);
+    }
+  });
+
   test('a transaction that collides with others is tried three times', async (t) => {
     const node = nodeOf(server);
     t.after(() => node.leave());
