@@ -92,7 +92,7 @@ export class Batches<T, R> {
 export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(sqlState(error) ?? '');
 
 /** A row that is damaged, or whose content this program does not know, is to blame. The others can be worked on without it. */
-const isOfOneRow = (error: unknown): boolean =>
+export const isOfOneRow = (error: unknown): boolean =>
   refusesContent(error) ||
   sqlState(error)?.startsWith('XX') === true ||
   [z.ZodError, SyntaxError, TypeError, RangeError].some((kind) => error instanceof kind);

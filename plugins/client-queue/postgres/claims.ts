@@ -6,8 +6,9 @@ import { problem } from '../../../core/problem.js';
 import { decodeEnvelope } from '../queue/envelope.js';
 import type { ClaimOptions, Lease } from '../../../core/contracts/relay-queue-store.js';
 import { DueSignal } from '../queue/schedule.js';
+import { isOfOneRow, withoutBadRows } from './batches.js';
 import type { BodyPlace } from './bodies.js';
-import { DestinationHints, type Wanted } from './destination-hints.js';
+import { DestinationHints, maxEach, type Wanted } from './destination-hints.js';
 import { decodedEnvelope, groupedBy, holdUnreadable, lanes, numberOf, turned, type Unreadable } from './entry-rows.js';
 
 const queued = numberOf('queued');
@@ -216,9 +217,33 @@ export class Claims {
     if (released.length === 0 && wanted.length === 0 && !wantsSuspect) return [];
     try {
       return await this.#claim(options, { released, wanted, wantsSuspect, session });
+    } catch (error) {
+      if (isOfOneRow(error)) await this.#holdDamaged(wanted);
+      throw error;
     } finally {
       this.#decided = this.#lastToken;
     }
+  }
+
+  /** Holds what the database cannot read of what a claim would take first: the next claim gives out the others. */
+  async #holdDamaged(wanted: readonly Wanted[]): Promise<void> {
+    const { database } = this.#cluster;
+    const first = (lane: number, order: string, where = ''): string =>
+      `(select uid from postern.recipient where state in (1, 2) and lane = ${lane} ${where} order by ${order} limit $2)`;
+    const ofDestination = 'and destination = w.destination';
+    const found = await database.query<{ uid: string }>(
+      'claim',
+      `select r.uid from unnest($1::text[]) w(destination) cross join lateral (
+         ${first(lanes.new, 'turn', ofDestination)} union all ${first(lanes.retry, 'due', ofDestination)}) r
+       union ${first(lanes.suspect, 'due')}`,
+      [wanted.map(({ destination }) => destination), maxEach],
+    );
+    const read = async (uids: readonly string[]): Promise<readonly never[]> => {
+      await database.query('claim', 'select max(md5(envelope)) from postern.entry where uid = any($1::text[])', [uids]);
+      return [];
+    };
+    const uids = found.map(({ uid }) => uid);
+    await withoutBadRows(uids, read, (uid, error) => holdUnreadable(database, this.#log, { uid, error }));
   }
 
   async #claim(options: ClaimOptions, { released, wanted, wantsSuspect, session }: Asked): Promise<readonly Lease[]> {

@@ -3,7 +3,7 @@ import type { ClaimOptions } from '../../../core/contracts/relay-queue-store.js'
 
 /** Destinations that are asked for in one claim, and what each may get of it. */
 const maxAsked = 64;
-const maxEach = 64;
+export const maxEach = 64;
 /** Destinations that are looked at in one claim: of those without room there may be very many. */
 const maxLooked = 2000;
 /** What commits late lies below the marks: they are forgotten so often. Milliseconds. */

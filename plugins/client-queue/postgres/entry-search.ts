@@ -2,6 +2,7 @@ import { type SharedDatabase, type SqlRow, sqlState, type SqlTransaction } from 
 import type { EntryFilter, EntryPage, EntrySort, ListOptions } from '../../../core/contracts/relay-queue.js';
 import { problem } from '../../../core/problem.js';
 import { decodeCursor, encodeCursor, never, summaryOf } from '../queue/entry-list.js';
+import { withoutBadRows } from './batches.js';
 import { conditionOf, Values } from './entry-conditions.js';
 import { lanes, readEntries, type StoredRows } from './entry-rows.js';
 
@@ -141,20 +142,20 @@ export class EntrySearch {
       const keysOf = (stretch: Pick<Stretch, 'by' | 'beside' | 'offset' | 'limit'>) =>
         sql.query<{ uid: string; key: string }>(stretchText({ where, sort, ...stretch }), [...values, ...at]);
       const keys = await keysOf({ by, beside, offset, limit: limit + 1 });
-      const uids = keys.slice(0, limit).map(({ uid }) => uid);
-      const rows = await readEntries(sql, uids, 'read');
       const opposite = { by: by === 'desc' ? 'asc' : 'desc', beside: besides(by === 'desc' ? '>=' : '<=') } as const;
       const before =
         cursor === undefined ? offset > 0 : (await keysOf({ ...opposite, offset: 0, limit: 1 })).length > 0;
       const isWhole = !before && keys.length <= limit;
-      return {
-        keys,
-        rows: new Map(rows.map((one) => [one.entry.uid, one])),
-        before,
-        total: isWhole ? keys.length : await total(sql, where, values),
-      };
+      return { keys, before, total: isWhole ? keys.length : await total(sql, where, values) };
     });
-    return pageOf(found, { sort, order, limit, isBackwards });
+    const read = await withoutBadRows<string, StoredRows | undefined>(
+      found.keys.slice(0, limit).map(({ uid }) => uid),
+      (uids) => inTime(this.#database, (sql) => readEntries(sql, uids, 'read')),
+      // The log says which, when it is held.
+      () => Promise.resolve(undefined),
+    );
+    const rows = new Map(read.flatMap((one) => (one === undefined ? [] : [[one.entry.uid, one] as const])));
+    return pageOf({ ...found, rows }, { sort, order, limit, isBackwards });
   }
 }
 
