@@ -51,7 +51,7 @@ export async function readBody(
   }
   refuseEncoding(ctx);
   if (declared === undefined) return readUndeclared(ctx, type, limits);
-  if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, declared.limit ?? limits.jsonBytes);
+  if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, fieldsLimit(declared, limits.jsonBytes));
   if (declared.kind === 'fields') throw unsupported('Send application/json or a form.');
   const limit = (declared.kind === 'raw' ? declared.limit : declared.rawLimit) ?? limits.uploadBytes;
   if (!declared.types.some((range) => inRange(type || 'application/octet-stream', range))) {
@@ -70,6 +70,14 @@ const isFields = (type: string): boolean => fieldTypes.includes(type);
 const looksLikeJson = (text: string): boolean => /^\s*[{[]/.test(text);
 const mislabelled = 'The body looks like JSON. Send it with Content-Type: application/json.';
 
+/** Bytes of JSON or a form where an endpoint has no fields: a form has some of its own, such as `_method`. */
+const undeclaredBytes = 16 * 1024;
+
+export function fieldsLimit(declared: BodyDeclaration<z.ZodType> | undefined, jsonBytes: number): number {
+  if (declared === undefined || declared.kind === 'raw') return Math.min(undeclaredBytes, jsonBytes);
+  return declared.limit ?? jsonBytes;
+}
+
 /** `curl -d` declares a form, whatever it contains. */
 export function refuseJsonAsForm(fields: Fields): void {
   if (looksLikeJson(Object.keys(fields)[0] ?? '')) throw unsupported(mislabelled);
@@ -78,7 +86,7 @@ export function refuseJsonAsForm(fields: Fields): void {
 /** An endpoint without a body may still be called by a form (its `_method`) or with an empty object. */
 async function readUndeclared(ctx: Context, type: string, limits: BodyLimits): Promise<ReadBody> {
   if (!isFields(type)) throw unsupported('This endpoint takes no body.');
-  const body = await readFields(ctx, type, limits.jsonBytes);
+  const body = await readFields(ctx, type, fieldsLimit(undefined, limits.jsonBytes));
   const empty = body.kind === 'form' || (body.kind === 'json' && Object.keys(Object(body.value)).length === 0);
   if (!empty) throw problem('bad-request', 'This endpoint takes no body.');
   return body.kind === 'form' ? body : { kind: 'none' };
@@ -102,6 +110,8 @@ export async function readFields(ctx: Context, type: string, limit: number): Pro
     formLimit: limit,
     jsonStrict: true,
     includeUnparsed: true,
+    // Only its text is used, so nothing of it is decoded here.
+    queryString: { parameterLimit: 1, decoder: () => '' },
     parsedMethods: [...parsedMethods] as never,
   });
   await read(ctx, () => Promise.resolve());

@@ -1,17 +1,21 @@
 import type { Context } from './exchange.js';
+import { isReadablePath } from './request-checks.js';
 
-/** A path on this server that no browser could take for another server. */
-export const isOwnPath = (target: string): boolean => /^\/(?![/\\])[^\\\p{Cc}]*$/u.test(target);
+/** A path on this server that no browser could take for another server, and that a `Location` can hold. */
+export const isOwnPath = (target: string): boolean => /^\/(?![/\\])[^\\\p{Cc}\p{Cs}]*$/u.test(target);
+
+/** One that a request could have. */
+const isRequestPath = (target: string): boolean => isOwnPath(target) && isReadablePath(target.split('?', 1)[0] ?? '');
 
 /** Path and query of the page that the request came from, if it is one of this server. */
 export function ownReferer(ctx: Context): string | undefined {
   const { page } = ctx.state.exchange;
-  if (page !== undefined && isOwnPath(page)) return page;
+  if (page !== undefined && isRequestPath(page)) return page;
   const referer = ctx.get('Referer');
   if (!/^https?:\/\//i.test(referer) || !URL.canParse(referer)) return undefined;
   const { host, pathname, search } = new URL(referer);
   const path = `${pathname}${search}`;
-  return host === ctx.get('Host').toLowerCase() && isOwnPath(path) ? path : undefined;
+  return host === ctx.get('Host').toLowerCase() && isRequestPath(path) ? path : undefined;
 }
 
 /** The same path with that query parameter set, or removed. */

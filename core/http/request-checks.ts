@@ -8,7 +8,7 @@ import type { Fields } from './validation.js';
 export function targetCheck(largest: () => number): Middleware {
   return function checkTarget(ctx: Context, next: Next) {
     if (ctx.url.length > largest()) throw problem('uri-too-long');
-    checkPath(ctx.url.split('?', 1)[0] ?? '');
+    if (!isReadablePath(ctx.url.split('?', 1)[0] ?? '')) throw problem('bad-request', 'The path cannot be read.');
     return next(ctx);
   };
 }
@@ -20,35 +20,34 @@ const forbidden = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b\ufeff/\\]
 const plainPath = /^(?:\/(?:[\w~@:+,=-][\w~@:+,=.-]*)?)+$/;
 
 /**
- * Checks the path of a request as it came in. Everything that could be read in two ways is refused here, once, so that
- * a parameter is decoded exactly once and never holds a separator or a control character.
+ * Checks a path as it came in. Everything that could be read in two ways is refused here, once, so that a parameter is
+ * decoded exactly once and never holds a separator or a control character.
  */
-function checkPath(path: string): void {
-  if (plainPath.test(path)) return;
-  if (!path.startsWith('/') || /[^\x21-\x7e]|[\\#]/.test(path)) throw unreadable();
-  for (const segment of path.split('/')) {
-    const decoded = decode(segment);
-    if (decoded === '.' || decoded === '..' || forbidden.test(decoded)) throw unreadable();
-  }
+export function isReadablePath(path: string): boolean {
+  if (plainPath.test(path)) return true;
+  if (!path.startsWith('/') || /[^\x21-\x7e]|[\\#]/.test(path)) return false;
+  return path.split('/').every((segment) => {
+    const decoded = decodedSegment(segment);
+    return decoded !== undefined && decoded !== '.' && decoded !== '..' && !forbidden.test(decoded);
+  });
 }
 
-function decode(segment: string): string {
+function decodedSegment(segment: string): string | undefined {
   try {
     return decodeURIComponent(segment);
   } catch {
-    throw unreadable();
+    return undefined;
   }
 }
-
-const unreadable = () => problem('bad-request', 'The path cannot be read.');
 
 const maxFields = 1000;
 
 /** Parses `a=1&b=2`. Malformed percent signs, broken UTF-8 and NUL are refused. */
 export function parseFields(text: string, what: 'query' | 'form'): Fields {
   const unreadable = () => problem('bad-request', `The ${what} cannot be read.`);
+  if (separators(text, maxFields) >= maxFields) throw unreadable();
   try {
-    decodeURIComponent(text.replaceAll('+', ' '));
+    decodeURIComponent(text);
   } catch {
     throw unreadable();
   }
@@ -63,6 +62,13 @@ export function parseFields(text: string, what: 'query' | 'form'): Fields {
     else before.push(value);
   }
   return fields;
+}
+
+/** How many `&` there are, as far as `most`. */
+function separators(text: string, most: number): number {
+  let count = 0;
+  for (let at = text.indexOf('&'); at >= 0 && count < most; at = text.indexOf('&', at + 1)) count += 1;
+  return count;
 }
 
 /** `::ffff:127.0.0.1` → `127.0.0.1`. */

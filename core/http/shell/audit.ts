@@ -147,12 +147,20 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
     ['status'],
   );
   async function writeAudit(ctx: Context, next: Next): Promise<void> {
-    await next(ctx);
+    let status = 500;
+    try {
+      await next(ctx);
+      ({ status } = ctx);
+    } finally {
+      write(ctx, status);
+    }
+  }
+  function write(ctx: Context, status: number): void {
     const { account, asked, route, forwarder, answeredBy, ...exchange } = ctx.state.exchange;
     // The node that has answered writes the line.
     if (route === undefined || asked || answeredBy !== undefined) return;
     if (account === null) {
-      anonymous.inc({ status: `${Math.floor(ctx.status / 100)}xx` });
+      anonymous.inc({ status: `${Math.floor(status / 100)}xx` });
       return;
     }
     const { method } = route.endpoint;
@@ -167,7 +175,7 @@ export function auditTrail(sink: AuditSink, clock: Clock, metrics: PluginContext
         method,
         route: route.endpoint.path,
         params: Object.fromEntries(params) as Readonly<Record<string, string>>,
-        status: ctx.status,
+        status,
         ...exchange.audit,
       }),
     );

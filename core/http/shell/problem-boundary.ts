@@ -58,7 +58,7 @@ function write(ctx: Context, found: Problem, pages: Pages, log: Log): void {
   if (wantsHtml(ctx)) {
     const { title } = classOf(found);
     const shown = { ...document, title, detail: found.details.detail };
-    const html = tryRender(ctx, { problem: shown, back: backOf(ctx, pages) }, pages, log);
+    const html = tryRender(ctx, () => ({ problem: shown, back: backOf(ctx, pages) }), pages, log);
     if (html !== undefined) {
       ctx.set('Content-Type', 'text/html; charset=utf-8');
       ctx.body = html;
@@ -77,9 +77,11 @@ function wantsHtml(ctx: Context): boolean {
 }
 
 /** A failing page must not fail again while showing the error. */
-function tryRender(ctx: Context, model: object, pages: Pages, log: Log): string | Buffer | undefined {
+function tryRender(ctx: Context, model: () => object, pages: Pages, log: Log): string | Buffer | undefined {
   try {
-    return wantsFragment(ctx) ? pages.renderPart('toast.njk', model) : pages.render(ctx, 'error.njk', 'Error', model);
+    return wantsFragment(ctx)
+      ? pages.renderPart('toast.njk', model())
+      : pages.render(ctx, 'error.njk', 'Error', model());
   } catch (error) {
     log.error({ requestId: ctx.state.exchange.id, err: error }, 'the error page failed');
     return undefined;

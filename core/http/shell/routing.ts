@@ -1,6 +1,6 @@
 import { isProblem, problem } from '../../problem.js';
 import { signInFirst, type AccessControl, type AccessRules } from '../access.js';
-import { bodyType, readFields } from '../body.js';
+import { bodyType, fieldsLimit, readFields } from '../body.js';
 import { beginUse, endUse, type Method } from '../endpoint.js';
 import type { Context, Next } from '../exchange.js';
 import { prefersHtml } from '../negotiation.js';
@@ -138,11 +138,10 @@ export class Routing {
   async #overridingForm(ctx: Context, found: Found): Promise<Fields | undefined> {
     if (bodyType(ctx) !== 'application/x-www-form-urlencoded') return undefined;
     await this.#admitToAny(ctx, found);
-    const limits = found.endpoints.map((endpoint) =>
-      endpoint.body !== undefined && endpoint.body.kind !== 'raw' ? (endpoint.body.limit ?? 0) : 0,
-    );
-    const limit = Math.max(this.#deps.settings().limits.jsonBytes, ...limits);
-    const body = await readFields(ctx, bodyType(ctx), limit);
+    const { jsonBytes } = this.#deps.settings().limits;
+    const reached = found.endpoints.filter(({ method }) => method !== 'GET');
+    const limits = reached.map(({ body }) => fieldsLimit(body, jsonBytes));
+    const body = await readFields(ctx, bodyType(ctx), Math.max(fieldsLimit(undefined, jsonBytes), ...limits));
     return body.kind === 'form' ? body.fields : undefined;
   }
 }

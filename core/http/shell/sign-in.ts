@@ -163,7 +163,7 @@ const signOut = ({ sessions }: SignInDeps) =>
     summary: 'Sign out: the session of the cookie ends',
     group,
     access: 'public',
-    body: { kind: 'fields', schema: z.strictObject({}) },
+    body: { kind: 'fields', schema: z.strictObject({}), limit: 16 * 1024 },
     answer: z.object({ ended: z.int() }),
     changes: false,
     cache: 'no-store',

@@ -63,8 +63,8 @@ const listUsers = ({ roster, directory, domains, editable }: LookingDeps) =>
     async handle({ query, request }) {
       const html = request.representation === 'html';
       const limit = query.limit ?? (html ? usersOnAPage : undefined);
-      const list = pageOfUsers(await roster.list(), { ...query, limit });
       const admin = isAdmin(request.account);
+      const list = pageOfUsers(await roster.list(), { ...query, limit }, admin);
       const { source } = directory;
       if (!html) return listAnswer(source, list, admin);
       const { q = '' } = query;
@@ -275,8 +275,12 @@ interface UserPage {
  * A page of the users in order of their names. A cursor is the name that a page begins with, so additions do not shift
  * it. Throws the problem `bad-request` for an invalid cursor.
  */
-function pageOfUsers(users: readonly UserDetails[], { q, limit = Infinity, cursor }: UserQuery): UserPage {
-  const found = q === undefined ? users : users.filter((user) => matches(user, lowerCase(q.trim())));
+function pageOfUsers(
+  users: readonly UserDetails[],
+  { q, limit = Infinity, cursor }: UserQuery,
+  admin: boolean,
+): UserPage {
+  const found = q === undefined ? users : users.filter((user) => matches(user, lowerCase(q.trim()), admin));
   const start = startOf(found, cursor);
   const end = Math.min(start + limit, found.length);
   return {
@@ -288,8 +292,9 @@ function pageOfUsers(users: readonly UserDetails[], { q, limit = Infinity, curso
   };
 }
 
-const matches = ({ username, aliases }: UserDetails, part: string): boolean =>
-  [username, ...aliases].some((name) => name.includes(part));
+/** Who does not see aliases does not find users by them. */
+const matches = ({ username, aliases }: UserDetails, part: string, admin: boolean): boolean =>
+  [username, ...(admin ? aliases : [])].some((name) => name.includes(part));
 
 function startOf(users: readonly UserDetails[], cursor: string | undefined): number {
   if (cursor === undefined) return 0;

@@ -38,6 +38,23 @@ async function sessionOf(username: keyof typeof passwords, headers: Record<strin
 const statusWith = async (cookie: string, path = '/items', headers: Record<string, string> = {}) =>
   (await opened.get(path, { as: null, headers: { Cookie: cookie, ...headers } })).status;
 
+test('a form of strangers is refused by its length before it is read', async () => {
+  const text = `username=${'+'.repeat(17 * 1024)}`;
+  for (const path of ['/sign-in', '/sign-out']) {
+    const chunked = new Blob([text]).stream();
+    for (const body of [text, chunked]) {
+      const answer = await opened.get(path, {
+        as: null,
+        method: 'POST',
+        headers: { ...browser, 'Content-Type': 'application/x-www-form-urlencoded' },
+        body,
+        ...(body === chunked && { duplex: 'half' }),
+      } as RequestInit);
+      assert.equal(answer.status, 413, `${path} ${typeof body}`);
+    }
+  }
+});
+
 describe('the sign-in page', () => {
   test('sets a cookie that scripts and other sites cannot use, and goes to the page that was wanted', async () => {
     const response = await signIn({ username: 'reader', password: passwords.reader, next: '/items?loud=true' });

@@ -35,6 +35,8 @@ describe('the users over JSON', () => {
   it('are filtered by a part of a name or alias, and come in pages that meet', async (test) => {
     const { call } = await openServer(test, { users });
     assert.deepEqual((await call('GET', '/users?q=INFO')).body['users'], ['anna@example.org']);
+    assert.deepEqual((await call('GET', '/users?q=INFO', undefined, 'operator')).body['users'], []);
+    assert.deepEqual((await call('GET', '/users?q=ANNA', undefined, 'reader')).body['users'], ['anna@example.org']);
     const seen: unknown[] = [];
     for (let path = '/users?limit=1'; path !== '';) {
       const { body } = await call('GET', path);
