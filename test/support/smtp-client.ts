@@ -33,7 +33,7 @@ export class SmtpClient {
   #closed = false;
   #wake: () => void = () => undefined;
 
-  constructor(socket: Socket, timeoutMs = 10_000) {
+  constructor(socket: Socket, timeoutMs = 30_000) {
     this.#socket = socket;
     this.#timeoutMs = timeoutMs;
     this.#listen(socket);

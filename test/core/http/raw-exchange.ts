@@ -13,7 +13,7 @@ export function rawExchange(
       socket.destroy();
       resolve(received);
     };
-    socket.setTimeout(10_000, () => reject(new Error(`no end after: ${received}`)));
+    socket.setTimeout(60_000, () => reject(new Error(`no end after: ${received}`)));
     socket.on('data', (chunk: Buffer) => {
       received += chunk.toString('latin1');
       if (enough(received)) done();
