@@ -94,6 +94,10 @@ export class FolderIntents {
     for (const [from, to] of intent.renames) await this.#rename(join(mailbox, from), join(mailbox, to));
     if (intent.renames.length > 0) await sync.sync(mailbox);
     if (intent.subscriptions !== null) await this.#changeSubscriptions(mailbox, intent.subscriptions, lockMs);
+    if (intent.renames.length > 0 && intent.remove.length > 0) {
+      // Another program may make a renamed folder again: once its removal begins, no rename may be repeated.
+      await writeFileAtomic(path, JSON.stringify({ ...intent, renames: [], subscriptions: null }), { files });
+    }
     for (const directory of intent.remove) await removeTree(files, join(mailbox, directory));
     if (intent.remove.length > 0) await sync.sync(mailbox);
     await files.unlink(path);

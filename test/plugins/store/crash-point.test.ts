@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
@@ -26,6 +27,7 @@ async function dieEverywhere(
   t: Ending,
   change: Change,
   check: (after: Contents, fixture: EditingFixture) => void | Promise<void>,
+  whileDead: (fixture: EditingFixture) => Promise<void> = () => Promise.resolve(),
 ) {
   for (let steps = 0; steps < mostSteps; steps++) {
     const fixture = await prepared(t);
@@ -35,6 +37,7 @@ async function dieEverywhere(
       () => 'done',
       () => 'failed',
     );
+    await whileDead(fixture);
     const restarted = await EditingFixture.over(fixture.reading);
     assert.deepEqual(await restarted.intents(), [], `after ${steps} steps`);
     assert.deepEqual(await restarted.hidden(), [], `after ${steps} steps`);
@@ -97,6 +100,24 @@ suite('a process that dies at any step of a change', () => {
       t,
       ({ editor, mailbox, folder }) => editor.folders.remove(mailbox, folder('A'), true),
       oneOf(before, { B: [], INBOX: [], Trash: [] }),
+    );
+  });
+
+  test('leaves a folder that another program makes after its removal has begun, with the message in it', async (t) => {
+    const again = 'Subject: again\r\n\r\n';
+    let isAgain = false;
+    await dieEverywhere(
+      t,
+      ({ editor, mailbox, folder }) => editor.folders.remove(mailbox, folder('A'), true),
+      (found) => {
+        if (isAgain) assert.deepEqual(found['A'], [again]);
+      },
+      async ({ reading }) => {
+        isAgain = !existsSync(reading.pathOf('A'));
+        if (!isAgain) return;
+        await reading.makeFolder('A');
+        await reading.file(again, { folder: 'A' });
+      },
     );
   });
 

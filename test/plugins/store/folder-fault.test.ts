@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import type { Ending } from '../../support/ending.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
+import { EditingFixture, problemOf } from './editing-fixture.js';
+
+const text = 'Subject: again\r\n\r\n';
+
+suite('a fault of the disk during a change of folders', () => {
+  async function opened(t: Ending, folders: readonly string[]) {
+    const files = new FaultyFiles();
+    const fixture = await EditingFixture.open(t, { files });
+    for (const name of folders) await fixture.reading.makeFolder(name);
+    return { files, fixture };
+  }
+
+  /** Its removal fails at the very end; then another program makes the folder again, with a message. */
+  async function removedAndMadeAgain(t: Ending): Promise<EditingFixture> {
+    const { files, fixture } = await opened(t, ['A', 'A.sub']);
+    files.order({ call: 'unlink', code: 'EIO', path: '.intents', nth: 1 });
+    const removal = fixture.editor.folders.remove(fixture.mailbox, fixture.folder('A'), true);
+    assert.match(await problemOf(removal), /^EIO/);
+    assert.deepEqual(await fixture.folderNames(), ['INBOX']);
+    await fixture.reading.makeFolder('A');
+    await fixture.reading.file(text, { folder: 'A' });
+    return fixture;
+  }
+
+  test('a folder that was made again after its removal stays when the next change completes that', async (t) => {
+    const fixture = await removedAndMadeAgain(t);
+    await fixture.editor.folders.create(fixture.mailbox, fixture.folder('Z'));
+    assert.deepEqual(await fixture.contents(), { A: [text], INBOX: [], Z: [] });
+    assert.deepEqual(await fixture.intents(), []);
+  });
+
+  test('a folder that was made again after its removal stays when the next start completes that', async (t) => {
+    const restarted = await EditingFixture.over((await removedAndMadeAgain(t)).reading);
+    assert.deepEqual(await restarted.contents(), { A: [text], INBOX: [] });
+    assert.deepEqual(await restarted.intents(), []);
+  });
+});
