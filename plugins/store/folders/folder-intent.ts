@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeFileAtomic } from '../../../core/disk/atomic.js';
-import { faultCode, isMissing } from '../../../core/disk/fault.js';
+import { faultCode, isMissing, unlessMissing } from '../../../core/disk/fault.js';
 import { type FolderSync, makeFolder } from '../../../core/disk/folder.js';
 import type { FileLayer } from '../../../core/disk/file-layer.js';
 import { uniqueId, uniqueIdPattern } from '../../../core/disk/id.js';
@@ -88,8 +88,11 @@ export class FolderIntents {
    */
   async carryOut(name: string, lockMs = defaultLockMs, folder = this.#folder): Promise<void> {
     const path = join(folder, name);
-    const intent = FolderIntent.parse(JSON.parse(await readFile(path, 'utf8')));
     const { files, sync, root } = this.#deps;
+    const text = await unlessMissing(readFile(path, 'utf8'));
+    // An earlier run did all but the last fsync.
+    if (text === undefined) return sync.sync(folder);
+    const intent = FolderIntent.parse(JSON.parse(text));
     const mailbox = join(root, intent.domain, intent.user);
     for (const [from, to] of intent.renames) await this.#rename(join(mailbox, from), join(mailbox, to));
     if (intent.renames.length > 0) await sync.sync(mailbox);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { Ending } from '../../support/ending.js';
 import { FaultyFiles } from '../../core/spool/faulty-files.js';
-import { EditingFixture, problemOf } from './editing-fixture.js';
+import { EditingFixture, problemOf, thisNode } from './editing-fixture.js';
 
 const text = 'Subject: again\r\n\r\n';
 
@@ -37,5 +37,16 @@ suite('a fault of the disk during a change of folders', () => {
     const restarted = await EditingFixture.over((await removedAndMadeAgain(t)).reading);
     assert.deepEqual(await restarted.contents(), { A: [text], INBOX: [] });
     assert.deepEqual(await restarted.intents(), []);
+  });
+
+  test('a change whose last fsync failed is done, and the next one takes place', async (t) => {
+    const { files, fixture } = await opened(t, ['A']);
+    // The first two make the intent durable: its file and its name.
+    files.order({ call: 'fsync', code: 'EIO', path: `.intents/${thisNode}`, nth: 3 });
+    const { editor, mailbox, folder } = fixture;
+    assert.match(await problemOf(editor.folders.rename(mailbox, folder('A'), folder('B'))), /^EIO/);
+    assert.deepEqual(await fixture.intents(), []);
+    await editor.folders.create(mailbox, folder('Z'));
+    assert.deepEqual(await fixture.folderNames(), ['INBOX', 'B', 'Z']);
   });
 });
