@@ -4,6 +4,7 @@ import type { MailboxName } from '../../../core/contracts/mailboxes.js';
 import { isMissing } from '../../../core/disk/fault.js';
 import { type FileLayer, writeAll } from '../../../core/disk/file-layer.js';
 import type { FolderSync } from '../../../core/disk/folder.js';
+import type { Log } from '../../../core/log/log.js';
 import { problem, type Problem } from '../../../core/problem.js';
 import { allSettledOrThrow, type KeyedMutex, mapBounded } from '../../../core/concurrency.js';
 import type { MailboxQuotas, MailboxUsage } from '../delivery/mailbox-quota.js';
@@ -34,6 +35,7 @@ export interface EditorDeps {
   readonly names: UniqueNames;
   readonly quotas: MailboxQuotas;
   readonly clock: Clock;
+  readonly log: Log;
 }
 
 /** A precondition checked under the lock of the mailbox; rejects when it fails. */

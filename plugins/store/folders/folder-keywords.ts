@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { Confinement } from '../../../core/disk/confinement.js';
+import type { Log } from '../../../core/log/log.js';
 import { type DovecotListContext, replaceDovecotList, whileUidsAreLocked } from '../maildir/dovecot-files.js';
 
 const largest = 64 * 1024;
@@ -10,6 +11,7 @@ type Keywords = ReadonlyMap<string, string> | undefined;
 
 export interface KeywordContext extends Omit<DovecotListContext, 'staleMs'> {
   readonly confinement: Confinement;
+  readonly log: Log;
 }
 
 /** A lock is held for a few milliseconds; an older one is stale. */
@@ -69,16 +71,24 @@ export class MovedKeywords {
   /** Dovecot changes the list only while it holds the UID list lock. */
   async #extend(keywords: readonly string[]): Promise<void> {
     if (keywords.length === 0) return;
-    const { files } = this.#context;
-    await whileUidsAreLocked(this.#target, files, async (isAlone) => {
-      if (!isAlone) return;
-      const path = join(this.#target, 'dovecot-keywords');
-      const list = await replaceDovecotList(path, (before) => extended(before, keywords), {
-        ...this.#context,
-        staleMs,
+    const { files, log } = this.#context;
+    try {
+      await whileUidsAreLocked(this.#target, files, async (isAlone) => {
+        if (!isAlone) return;
+        const path = join(this.#target, 'dovecot-keywords');
+        const list = await replaceDovecotList(path, (before) => extended(before, keywords), {
+          ...this.#context,
+          staleMs,
+        });
+        this.#theirs = readList(Buffer.from(list, 'latin1'));
       });
-      this.#theirs = readList(Buffer.from(list, 'latin1'));
-    });
+    } catch (error) {
+      // A full disk is no reason to keep a message out of Trash.
+      log.warn(
+        { err: error, folder: this.#target },
+        'messages lose keywords that could not be added to their new folder',
+      );
+    }
     const theirs = lettersOf(this.#theirs);
     for (const keyword of keywords) {
       if (!theirs.has(keyword.toLowerCase())) this.#refused.add(keyword.toLowerCase());

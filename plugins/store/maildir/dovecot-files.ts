@@ -45,25 +45,32 @@ export async function replaceDovecotList(
   const { files } = context;
   const lock = `${path}.lock`;
   const fd = await createLock(lock, context);
+  let after: string;
   try {
-    const before = (await readDovecotList(path)) ?? '';
-    const after = change(before);
-    if (after === before) {
+    let before: string;
+    try {
+      before = (await readDovecotList(path)) ?? '';
+      after = change(before);
+      if (after !== before) {
+        await writeAll(files, fd, [Buffer.from(after, 'latin1')]);
+        await files.fsync(fd);
+      }
+    } finally {
       await files.close(fd);
+    }
+    if (after === before) {
       await files.unlink(lock);
       return after;
     }
-    await writeAll(files, fd, [Buffer.from(after, 'latin1')]);
-    await files.fsync(fd);
-    await files.close(fd);
     await makeNewer(lock, path);
     await files.rename(lock, path);
-    await context.sync.sync(dirname(path));
-    return after;
   } catch (error) {
     await files.unlink(lock).catch(() => undefined);
     throw error;
   }
+  // From here on, a lock belongs to another program.
+  await context.sync.sync(dirname(path));
+  return after;
 }
 
 /** Dovecot reloads a list when its mtime has changed by seconds. */

@@ -332,8 +332,8 @@ export async function openStoreEditor(input: StoreEditorInput): Promise<StoreEdi
     count: (mailbox) => usageOf(reader, mailbox),
   });
   const locks = new KeyedMutex();
-  const deps = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock };
+  const deps = { folders: reader.mailboxFolders, files, sync, locks, intents, names, quotas, clock, log };
   const folders = new FolderEditor(deps);
-  const mailboxes = new MailboxRemoval({ ...deps, root, log });
+  const mailboxes = new MailboxRemoval({ ...deps, root });
   return { folders, messages: new MessageEditor(deps, folders), quotas, mailboxes };
 }

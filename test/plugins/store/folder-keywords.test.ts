@@ -2,13 +2,16 @@ import assert from 'node:assert/strict';
 import { readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
+import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
+import { FaultyFiles } from '../../core/spool/faulty-files.js';
+import type { Ending } from '../../support/ending.js';
 import { EditingFixture } from './editing-fixture.js';
 
 const text = 'Subject: x\r\n\r\n';
 
 suite('keywords of mail clients', () => {
-  async function opened(t: Parameters<typeof EditingFixture.open>[0], lists: Readonly<Record<string, string>>) {
-    const fixture = await EditingFixture.open(t);
+  async function opened(t: Ending, lists: Readonly<Record<string, string>>, files: FileLayer = nodeFiles) {
+    const fixture = await EditingFixture.open(t, { files });
     await fixture.reading.makeFolder('Work');
     for (const [folder, list] of Object.entries(lists)) {
       await writeFile(join(fixture.reading.pathOf(folder), 'dovecot-keywords'), list);
@@ -87,6 +90,33 @@ suite('keywords of mail clients', () => {
       names.map((name) => name.slice(name.indexOf(':2,') + 3)).toSorted(),
       expected.map((keywords) => `S${keywords.map(letter).toSorted().join('')}`).toSorted(),
     );
+  });
+
+  test('are left out, each message is moved, and nothing stays open, when the list cannot be written', async (t) => {
+    const files = new FaultyFiles();
+    const fixture = await opened(t, { INBOX: '0 one\n1 two\n', Work: '0 two\n' }, files);
+    files.order({ call: 'write', code: 'ENOSPC', path: 'dovecot-keywords.lock' });
+    const ids = [];
+    for (const flags of ['Sa', 'Sab', 'Fa']) ids.push(await fixture.reading.file(text, { flags }));
+    const { editor, mailbox, folder } = fixture;
+    assert.equal((await editor.messages.move(mailbox, folder('INBOX'), folder('Work'), ids)).moved, 3);
+    const names = await readdir(join(fixture.reading.pathOf('Work'), 'cur'));
+    assert.deepEqual(names.map((name) => name.slice(name.indexOf(':2,') + 3)).toSorted(), ['F', 'S', 'Sa']);
+    assert.deepEqual([...files.opened.values()], []);
+    assert.equal(files.count('write', 'dovecot-keywords.lock'), 1, 'it is tried once for a keyword');
+    assert.equal(await listOf(fixture), '0 two\n');
+    assert.ok(!(await readdir(fixture.reading.pathOf('Work'))).includes('dovecot-keywords.lock'));
+    assert.match(fixture.sentences.join('\n'), /keywords/);
+  });
+
+  test('a lock that is there after the list was replaced belongs to another program', async (t) => {
+    const files = new FaultyFiles();
+    const fixture = await opened(t, { INBOX: '0 one\n', Work: '' }, files);
+    // The first fsync is that of the list, the second that of its folder.
+    files.order({ call: 'fsync', code: 'EIO', path: '.Work', nth: 2 });
+    assert.equal(await moved(fixture, 'Sa'), 'S');
+    assert.equal(await listOf(fixture), '0 one\n');
+    assert.equal(files.count('unlink', 'dovecot-keywords.lock'), 0);
   });
 
   test('a list that is none, or a link, is no list', async (t) => {
