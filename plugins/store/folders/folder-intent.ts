@@ -73,12 +73,19 @@ export class FolderIntents {
     this.#folder = join(deps.root, '.intents', deps.node);
   }
 
-  /** @param name of an intent to replace */
-  async write(mailbox: MailboxName, steps: Omit<FolderIntent, 'domain' | 'user'>, name = uniqueId()): Promise<string> {
+  /** @param replaced name of an intent. When it rejects, a new one is not there, so that no start carries it out. */
+  async write(mailbox: MailboxName, steps: Omit<FolderIntent, 'domain' | 'user'>, replaced?: string): Promise<string> {
     const { files, sync } = this.#deps;
     await makeFolder(this.#folder, files, sync);
     const intent: FolderIntent = { domain: mailbox.domain, user: folderOfLocal(mailbox.user), ...steps };
-    await writeFileAtomic(join(this.#folder, name), JSON.stringify(intent), { files });
+    const name = replaced ?? uniqueId();
+    const path = join(this.#folder, name);
+    try {
+      await writeFileAtomic(path, JSON.stringify(intent), { files });
+    } catch (error) {
+      if (replaced === undefined) await files.unlink(path).catch(() => undefined);
+      throw error;
+    }
     return name;
   }
 

@@ -49,4 +49,15 @@ suite('a fault of the disk during a change of folders', () => {
     await editor.folders.create(mailbox, folder('Z'));
     assert.deepEqual(await fixture.folderNames(), ['INBOX', 'B', 'Z']);
   });
+
+  test('a removal that was refused for the fsync of its intent is not carried out by the next start', async (t) => {
+    const { files, fixture } = await opened(t, ['A']);
+    // The first one is that of the intent itself, the second that of its name.
+    files.order({ call: 'fsync', code: 'EIO', path: `.intents/${thisNode}`, nth: 2 });
+    const removal = fixture.editor.folders.remove(fixture.mailbox, fixture.folder('A'), true);
+    assert.match(await problemOf(removal), /^EIO/);
+    await fixture.reading.file(text, { folder: 'A' });
+    const restarted = await EditingFixture.over(fixture.reading);
+    assert.deepEqual(await restarted.contents(), { A: [text], INBOX: [] });
+  });
 });
