@@ -56,15 +56,15 @@ class Loader {
   }
 
   /**
-   * The newest snapshot is valid even when the journal does not name it yet: a process may have finished it and died
-   * before the journal was marked.
+   * A snapshot with more records than the one that the journal names is valid: a process may have finished it and died
+   * before the journal was marked. One with fewer is out of date: it could not be removed.
    */
   async readSnapshot(): Promise<SnapshotFile | undefined> {
     const { folder, files, journal, quarantine } = this.#input;
     const found = (await files.readdir(folder)).filter((name) => snapshotName.test(name)).sort();
     const marked = journal.marker?.snapshot ?? null;
     if (journal.marker === undefined && found.length > 0) this.whole = false;
-    const snapshot = await this.#readNewest(found, marked);
+    const snapshot = await this.#readNewest(found);
     if (snapshot === undefined && marked !== null) this.whole = false;
     for (const other of found) {
       if (other === snapshot?.name) continue;
@@ -77,23 +77,25 @@ class Loader {
     return snapshot;
   }
 
-  async #readNewest(found: readonly string[], marked: string | null): Promise<SnapshotFile | undefined> {
-    const { journal } = this.#input;
+  async #readNewest(found: readonly string[]): Promise<SnapshotFile | undefined> {
+    const { marker, last } = this.#input.journal;
     const newest = found.at(-1);
-    if (newest === undefined || (marked !== null && newest < marked)) return undefined;
+    if (newest === undefined) return undefined;
     const read = await this.#read(newest);
-    if (newest === marked || journal.marker === undefined) {
-      this.upTo = journal.marker?.upTo ?? 0;
+    const marked = marker?.snapshot ?? null;
+    if (marker === undefined || newest === marked) {
+      this.upTo = marker?.upTo ?? 0;
       if (!read.whole) this.whole = false;
       return read.file;
     }
-    if (!read.whole && marked !== null && found.includes(marked)) {
+    // The clock may have gone back between two snapshots: their names do not tell which one is newer.
+    if (read.upTo < marker.upTo || (!read.whole && marked !== null && found.includes(marked))) {
       await read.file.close();
       this.entries.clear();
-      return this.#readNewest([marked], marked);
+      return this.#readNewest(found.slice(0, -1));
     }
-    if (!read.whole || read.upTo > journal.last) this.whole = false;
-    this.upTo = Math.min(read.upTo, journal.last);
+    if (!read.whole || read.upTo > last) this.whole = false;
+    this.upTo = Math.min(read.upTo, last);
     return read.file;
   }
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
@@ -101,6 +101,56 @@ test('a snapshot that ends too early, or is gone, costs no message', async (t) =
     const { kept } = await holdTo(fixture, uids);
     assert.ok(kept >= 3 && kept < uids.length, 'the journal is still there');
   }
+});
+
+/** A copy of the first of two snapshots, with a name that sorts last: it was made while the clock was ahead. */
+async function withOlderSnapshot(t: Parameters<typeof fileQueueFixture>[0]) {
+  const fixture = await fileQueueFixture(t, { journalBytes: 4000 });
+  const { uid: delivered } = await accept(fixture);
+  const lease = await claimOne(fixture);
+  const uids: string[] = [];
+  const acceptUntilNext = async (before?: string): Promise<string> => {
+    for (;;) {
+      uids.push((await accept(fixture)).uid);
+      const [path] = await snapshotsOf(fixture);
+      if (path !== undefined && path !== before) return path;
+    }
+  };
+  const first = await acceptUntilNext();
+  const bytes = await readFile(first);
+  await fixture.queue.settle(lease, settlement(lease, 'delivered', { at: fixture.clock.now() }));
+  await acceptUntilNext(first);
+  await fixture.queue.close();
+  const [newer = ''] = await snapshotsOf(fixture);
+  const older = join(fixture.folder, `snapshot-${'z'.repeat(20)}`);
+  await writeFile(older, bytes);
+  return { fixture, delivered, uids, older, newer };
+}
+
+test('an older snapshot that was left is not taken for the newest, whatever its name', async (t) => {
+  const { fixture, delivered, uids, newer } = await withOlderSnapshot(t);
+  await fixture.afterCrash({ journalBytes: 1_000_000 });
+  assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length, aside: 0 });
+  assert.equal((await entryOf(fixture.queue, delivered)).state, 'delivered');
+  assert.deepEqual(await snapshotsOf(fixture), [newer]);
+});
+
+test('an older snapshot does not stand in for the newest one that is gone', async (t) => {
+  const { fixture, delivered, uids, older, newer } = await withOlderSnapshot(t);
+  await rm(newer);
+  await fixture.afterCrash({ journalBytes: 1_000_000 });
+  assert.equal(await fixture.queue.find(delivered), undefined, 'it is not sent again');
+  assert.ok((await holdTo(fixture, uids)).aside > 0);
+  assert.ok(!(await snapshotsOf(fixture)).includes(older));
+  assert.ok((await fixture.queue.quarantine.list()).some(({ reason }) => /older snapshot/.test(reason)));
+});
+
+test('a snapshot that was finished and not named yet is found behind an older one', async (t) => {
+  const { fixture, uids, older, newer } = await withOlderSnapshot(t);
+  await rename(newer, join(fixture.folder, `snapshot-${'y'.repeat(20)}`));
+  await fixture.afterCrash({ journalBytes: 1_000_000 });
+  assert.deepEqual(await holdTo(fixture, uids), { kept: uids.length, aside: 0 });
+  assert.ok(!(await snapshotsOf(fixture)).includes(older));
 });
 
 test('a journal that is gone, or nonsense, costs no message, and the snapshot is still good', async (t) => {
