@@ -44,6 +44,8 @@ const maxSmallBytes = 64;
 const reservedForSmall = 16 * 1024;
 /** Bytes written in one call. */
 const batchBytes = 4 * 1024 * 1024;
+/** A full log is worth another try after this time. */
+const retryMs = 10_000;
 
 interface PendingRecord {
   readonly kind: number;
@@ -81,7 +83,8 @@ export class CommitLog {
   #nextNumber: number;
   #acknowledged: number;
   #released: number;
-  #isFull = false;
+  /** When no segment was available; undefined once there is one. */
+  #fullAt: number | undefined;
   /** Newest record that is not a release. */
   #newestRecord: number;
 
@@ -142,9 +145,9 @@ export class CommitLog {
     return this.#newestRecord > this.#released;
   }
 
-  /** True while records of any size are refused. */
+  /** No segment was available a short while ago. False after that, so that a record is tried again. */
   get isFull(): boolean {
-    return this.#isFull;
+    return this.#fullAt !== undefined && this.#clock.monotonic() - this.#fullAt < retryMs;
   }
 
   /** Maximum payload of a record; negative once the log is closed. */
@@ -199,7 +202,7 @@ export class CommitLog {
    * again.
    */
   async prepare(): Promise<void> {
-    if ((this.#active === undefined || this.#isFull) && this.#free.length === 0) await this.#create();
+    if ((this.#active === undefined || this.#fullAt !== undefined) && this.#free.length === 0) await this.#create();
   }
 
   /** Removes free segments, all but one, when nothing was appended for a while. */
@@ -283,7 +286,7 @@ export class CommitLog {
     if (this.#free.length === 0) await this.#create();
     const next = this.#free.shift();
     if (next === undefined) {
-      this.#isFull = true;
+      this.#fullAt = this.#clock.monotonic();
       throw new Error('all segments are in use');
     }
     const segment = await Segment.begin(next.path, this.#files, next.capacity, this.#nextNumber).catch(
@@ -365,7 +368,7 @@ export class CommitLog {
   async #reuse(segment: SealedSegment): Promise<void> {
     if (segment.isDamaged) await this.#folder.setAside(segment.path);
     else this.#free.push({ path: segment.path, capacity: segment.capacity });
-    this.#isFull = false;
+    this.#fullAt = undefined;
   }
 
   #createAhead(): void {
@@ -382,9 +385,9 @@ export class CommitLog {
     if (count >= this.#maxSegments && this.#active !== undefined) return;
     try {
       this.#free.push(await this.#folder.create());
-      this.#isFull = false;
+      this.#fullAt = undefined;
     } catch (error) {
-      this.#isFull = this.#free.length === 0;
+      this.#fullAt = this.#free.length === 0 ? this.#clock.monotonic() : undefined;
       throw error;
     }
   }

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { AppendFailed, CommitLog, type CommitLogOptions, LogFull } from '../../../core/spool/commit-log.js';
 import { nodeFiles } from '../../../core/disk/file-layer.js';
 import { uniqueId } from '../../../core/disk/id.js';
+import { HandClock } from '../../support/hand-clock.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { untilTrue } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
@@ -145,6 +146,25 @@ test('on a full disk the log is full and nothing is left of the segment that cou
   await log.prepare();
   await append(log, 'b');
   assert.deepEqual(await textsIn(await open()), ['b']);
+});
+
+test('a log that was full for want of a segment is worth a try a while later, with no release in between', async (t) => {
+  const { files, open } = await fixtureOf(t);
+  const clock = new HandClock();
+  const log = await open({ clock });
+  files.order({ call: 'open', code: 'EMFILE', path: '.segment' });
+  await assert.rejects(append(log, 'a'), LogFull);
+  clock.advance(9);
+  assert.equal(log.isFull, true);
+  clock.advance(2);
+  assert.equal(log.isFull, false);
+  await assert.rejects(append(log, 'b'), LogFull);
+  assert.equal(log.isFull, true, 'it failed again');
+  files.order();
+  clock.advance(11);
+  assert.equal(log.isFull, false);
+  await append(log, 'c');
+  assert.equal(log.isFull, false);
 });
 
 for (const call of ['write', 'fdatasync'] as const) {
