@@ -152,7 +152,7 @@ export class Upkeep {
   async housekeep(now: number): Promise<void> {
     const { ledger, leases, bounds, maxFinished, random, spreadMs } = this.#input;
     if (!this.#isBegun) await this.#tryToBegin();
-    if (!this.#swept && this.#ready && this.#isBegun) await this.#sweep(now);
+    if (!this.#swept && this.#ready && this.#isBegun) await this.#tryToSweep(now);
     for (const lease of leases.takeOverdue()) {
       const due = now + random(spreadMs);
       await ledger.commitEventually(() => loseLease(lease.entry, lease, { now, due, crashed: false }));
@@ -188,6 +188,14 @@ export class Upkeep {
     if (quarantine.count === 0 || now - this.#trimmedAt < trimEveryMs) return;
     this.#trimmedAt = now;
     await quarantine.trim({ now, maxAgeMs, maxBytes });
+  }
+
+  async #tryToSweep(now: number): Promise<void> {
+    try {
+      await this.#sweep(now);
+    } catch (error) {
+      this.#input.log.error({ err: error }, 'the messages of the queue could not all be looked at; it is tried again');
+    }
   }
 
   async #sweep(now: number): Promise<void> {

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { isProblem } from '../../../../core/problem.js';
 import { claiming, settlement } from '../../../kit/relay-queue/entries.js';
@@ -115,4 +117,20 @@ test('a journal that is full makes room by a snapshot', async (t) => {
   await fixture.reopen();
   for (const uid of uids) await entryOf(fixture.queue, uid);
   await accept(fixture);
+});
+
+test('a folder of messages that cannot be read holds up no other work, and is looked through when it can be', async (t) => {
+  const fixture = await fileQueueFixture(t);
+  const { queue, clock, files, folder } = fixture;
+  const { uid } = await accept(fixture);
+  await claimOne(fixture);
+  await writeFile(join(folder, '3', 'unknown.eml'), 'x');
+  files.order({ call: 'readdir', code: 'EIO', path: 'queue/3' });
+  clock.advance(86_400);
+  await queue.housekeep(clock.now());
+  assert.equal((await entryOf(queue, uid)).state, 'deferred', 'its lease is over');
+  assert.equal((await queue.statistics(0)).quarantined, 0);
+  files.order();
+  await queue.housekeep(clock.now());
+  assert.equal((await queue.statistics(0)).quarantined, 1);
 });
