@@ -7,7 +7,7 @@ export interface DisplayAddress {
 }
 
 /** Maximum number of mailboxes read from the fields of one name. */
-const maxAddresses = 10_000;
+export const maxAddresses = 10_000;
 const maxTextLength = 2000;
 /** An obsolete source route before the address, `@one.example,@two.example:` (RFC 5322 §4.4). */
 const sourceRoute = /^@(?:\[[^\]]*\]|[^[:"])*:(?=.*@)/s;
@@ -64,6 +64,7 @@ class Scanner {
     while (!this.done) {
       const character = this.#text[this.#at++];
       if (character === ',' || character === ';') return this.#finish(this.#at - 1);
+      if (character === '<' && this.#angle !== undefined) return this.#finish(--this.#at);
       this.#take(character ?? '');
     }
     return this.#finish(this.#at);
@@ -153,9 +154,12 @@ function closingBracket(text: string, from: number): number {
   return text.indexOf('>', from);
 }
 
-/** Removes comments, a source route, and blanks around dots and `@`, outside of quotes. */
-function bareAddress(written: string): string {
-  const text = clip(written);
+/**
+ * Removes comments, a source route, and blanks around dots and `@`, outside of quotes. A text that is too long stays as
+ * written, cut: without its end it could pass for another address.
+ */
+function bareAddress(text: string): string {
+  if (text.length > maxTextLength) return clip(text);
   let out = '';
   let isApart = false;
   for (let at = 0; at < text.length;) {

@@ -35,6 +35,7 @@ export class HeaderBlock {
   readonly dropped: number;
   readonly #bytes: Buffer;
   readonly #limits: HeaderLimits;
+  readonly #isCut: boolean;
 
   constructor(bytes: Buffer, limits: HeaderLimits, scanned: Scanned) {
     this.#bytes = bytes;
@@ -43,6 +44,12 @@ export class HeaderBlock {
     this.bodyOffset = scanned.bodyOffset;
     this.complete = scanned.complete;
     this.dropped = scanned.dropped;
+    this.#isCut = scanned.isCut;
+  }
+
+  /** Whether it holds every field to its end, when the input was the start of a message of that many bytes. */
+  isWhole(messageBytes: number): boolean {
+    return this.dropped === 0 && !this.#isCut && (this.complete || this.#bytes.length >= messageBytes);
   }
 
   /** Unfolded value of the first field of that name (lower case), or undefined. Encoded words are not decoded. */
@@ -67,6 +74,8 @@ interface Scanned {
   readonly bodyOffset: number;
   readonly complete: boolean;
   readonly dropped: number;
+  /** A value or the block exceeds its limit. */
+  readonly isCut: boolean;
 }
 
 /** Given the start of a line, decides whether the block ends before it although no empty line was seen. */
@@ -87,15 +96,17 @@ export function scanHeader(
   const fields: HeaderField[] = [];
   const stop = Math.min(bytes.length, start + limits.blockBytes);
   let dropped = 0;
+  let isCut = false;
   let at = start;
   while (at < stop) {
     const empty = emptyLineLength(bytes, at);
-    if (empty > 0) return block({ fields, bodyOffset: at + empty, complete: true, dropped });
-    if (interrupted(at)) return block({ fields, bodyOffset: at, complete: true, dropped });
+    if (empty > 0) return block({ fields, bodyOffset: at + empty, complete: true, dropped, isCut });
+    if (interrupted(at)) return block({ fields, bodyOffset: at, complete: true, dropped, isCut });
     const end = fieldEnd(bytes, at, stop);
     const field = fieldAt(bytes, at, end);
     if (field !== undefined && fields.length < limits.fields) fields.push(field);
     else if (field !== undefined) dropped++;
+    isCut ||= field !== undefined && end - field.valueOffset > limits.valueBytes;
     at = end;
   }
   return block({
@@ -103,6 +114,7 @@ export function scanHeader(
     bodyOffset: stop === bytes.length ? stop : bodyBehind(bytes, stop),
     complete: false,
     dropped,
+    isCut: isCut || stop < bytes.length,
   });
 
   function block(scanned: Scanned): HeaderBlock {
@@ -133,11 +145,15 @@ function fieldAt(bytes: Buffer, offset: number, end: number): HeaderField | unde
   const last = Math.min(end, offset + maxNameBytes);
   while (colon < last && isNameByte(bytes[colon])) colon++;
   const nameEnd = colon;
-  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) that is still in use.
-  while (colon < last && (bytes[colon] === 0x20 || bytes[colon] === 0x09)) colon++;
+  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) that is still in use; some readers let it fold.
+  while (colon < end && isBlank(bytes[colon])) colon++;
   if (nameEnd === offset || bytes[colon] !== 0x3a) return undefined;
   const name = bytes.toString('latin1', offset, nameEnd);
   return { name, key: name.toLowerCase(), offset, valueOffset: colon + 1, end };
+}
+
+function isBlank(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === 0x0a;
 }
 
 function isNameByte(byte: number | undefined): boolean {

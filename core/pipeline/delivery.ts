@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import type { DeliveryTarget } from './delivery-target.js';
 import type { Log } from '../log/log.js';
 import type { Address } from '../mime/address.js';
-import { returnPathLine, scanHeader } from '../mime/header.js';
+import { type HeaderBlock, returnPathLine, scanHeader } from '../mime/header.js';
 import { replies, reply, type Reply, replyToError } from '../smtp/protocol/replies.js';
 import type { BodyEdit, HeaderEdit, SpooledMessage } from '../spool/spool.js';
 import { type GroupOutcome, DeliveryCommit, type CommitResult, DeliveryDeadline } from './commit.js';
@@ -349,6 +349,7 @@ export class HookMessage implements ReceivedMessage {
   readonly edit: HeaderEdit;
   readonly #message: SpooledMessage;
   #headers: readonly Field[] | undefined;
+  #block: HeaderBlock | undefined;
 
   constructor(message: SpooledMessage, edit: HeaderEdit = noEdit) {
     this.#message = message;
@@ -361,8 +362,17 @@ export class HookMessage implements ReceivedMessage {
 
   /** Parsed from the header block on first use. */
   get headers(): readonly Field[] {
-    this.#headers ??= [...this.edit.add, ...receivedFields(this.#message.head, this.edit.remove)];
+    this.#headers ??= [...this.edit.add, ...receivedFields(this.#received, this.edit.remove)];
     return this.#headers;
+  }
+
+  get headersTruncated(): boolean {
+    return !this.#received.isWhole(this.size);
+  }
+
+  get #received(): HeaderBlock {
+    this.#block ??= scanHeader(this.#message.head);
+    return this.#block;
   }
 
   get isEdited(): boolean {
@@ -387,8 +397,7 @@ export class HookMessage implements ReceivedMessage {
   }
 }
 
-function receivedFields(head: Buffer, removed: readonly string[]): readonly Field[] {
+function receivedFields(block: HeaderBlock, removed: readonly string[]): readonly Field[] {
   const gone = new Set(removed.map((name) => name.toLowerCase()));
-  const block = scanHeader(head);
   return block.fields.filter(({ key }) => !gone.has(key)).map((field) => [field.name, block.value(field)]);
 }

@@ -71,8 +71,10 @@ export interface Transaction {
 export interface ReceivedMessage {
   /** In bytes, without the trace fields that Postern adds. */
   readonly size: number;
-  /** Header fields in order, unfolded, as text; at most the number that `limits` allow. */
+  /** Header fields in order, unfolded, as text: the first 2,000 within the first 256 KiB of the header. */
   readonly headers: readonly (readonly [name: string, value: string])[];
+  /** The header is longer: fields are missing in `headers`, or their ends. */
+  readonly headersTruncated: boolean;
   /** The message from its first header field to its end, as received after the line-ending rule. */
   open(): Readable;
 }

@@ -2,7 +2,7 @@ import { targets } from '../../core/contracts/targets.js';
 import type { Clock } from '../../core/clock.js';
 import type { MailUser } from '../../core/contracts/directory.js';
 import { uniqueId } from '../../core/disk/id.js';
-import { parseAddressList } from '../../core/mime/address-list.js';
+import { maxAddresses, parseAddressList } from '../../core/mime/address-list.js';
 import { type Address, parseAddress } from '../../core/mime/address.js';
 import { mailDate } from '../../core/mime/header.js';
 import type { Hook } from '../../core/pipeline/hook.js';
@@ -122,7 +122,7 @@ export function senderHook(policy: SenderRule): Hook<'mailFrom'> {
   };
 }
 
-/** The same for From and Sender; also adds missing required fields to a submitted message (RFC 6409 §8). */
+/** The same for From and Sender, which must all be seen; also adds missing required fields to a submitted message (RFC 6409 §8). */
 export function submittedMessageHook(policy: SenderRule, hostname: string, clock: Clock): Hook<'message'> {
   return async ({ transaction: { session, reversePath }, message }) => {
     const { user } = session;
@@ -130,7 +130,11 @@ export function submittedMessageHook(policy: SenderRule, hostname: string, clock
     if (reversePath !== null && !(await policy.allows(user.username, reversePath))) {
       return refuse(user.username, reversePath.address);
     }
-    for (const written of authorsOf(message)) {
+    const authors = authorsOf(message);
+    if (message.headersTruncated || authors.length >= maxAddresses) {
+      return reject(554, '5.6.0', 'The header is too long to find all its authors');
+    }
+    for (const written of authors) {
       const address = readAddress(written);
       if (address === undefined || !(await policy.allows(user.username, address)))
         return refuse(user.username, written);
@@ -146,7 +150,11 @@ const refuse = (username: string, address: string) =>
 function authorsOf({ headers }: ReceivedMessage): readonly string[] {
   return headers
     .filter(([name]) => /^(?:from|sender|resent-from|resent-sender)$/i.test(name))
-    .flatMap(([, value]) => parseAddressList(value).map(({ address }) => address));
+    .flatMap(([, value]) => {
+      const authors = parseAddressList(value).map(({ address }) => address);
+      // Other readers may find an address in `(boss@example.org`, a comment without end.
+      return authors.length === 0 && value.includes('@') ? [value] : authors;
+    });
 }
 
 function readAddress(written: string): LocalDestination | undefined {

@@ -7,9 +7,21 @@ import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import type { ClientQueueSettings } from '../options.js';
 
-/** The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. */
-export function signingDomain(head: Buffer, sender: string | null, signer: DkimSigner): string | undefined {
-  const from = scanHeader(head).first('from') ?? '';
+/**
+ * The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. None for a header that is too
+ * long to see all authors.
+ *
+ * @param head the start of a message of `size` bytes
+ */
+export function signingDomain(
+  head: Buffer,
+  size: number,
+  sender: string | null,
+  signer: DkimSigner,
+): string | undefined {
+  const header = scanHeader(head);
+  if (!header.isWhole(size)) return undefined;
+  const from = header.first('from') ?? '';
   const authors = parseAddressList(from).map(({ address }) => domainOf(address));
   return [...authors, domainOf(sender ?? '')].find((domain) => domain !== '' && signer.signs(domain));
 }

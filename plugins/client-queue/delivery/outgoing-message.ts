@@ -24,7 +24,7 @@ export const isUnreadable = (error: unknown): error is Problem => isProblem(erro
 export async function outgoingContent({ uid, entry }: Lease, input: OutgoingInput): Promise<OutgoingContent> {
   const { queue } = input;
   const bytes = await queue.bytes?.(uid);
-  const signature = await signatureOf(uid, bytes, entry.sender, input);
+  const signature = await signatureOf(uid, bytes, entry, input);
   if (bytes !== undefined) return { source: signature === undefined ? bytes : Buffer.concat([signature, bytes]) };
   const size = entry.size + (signature?.length ?? 0);
   return { source: () => opened(() => queue.open(uid), signature), size };
@@ -46,24 +46,24 @@ export async function sevenBitContent(
   if (plan.outcome !== 'encode') return undefined;
   if (bytes !== undefined) {
     const encoded = await buffer(encodedMessage([bytes], plan));
-    const signature = await signatureOf(uid, encoded, entry.sender, input);
+    const signature = await signatureOf(uid, encoded, entry, input);
     return { source: Buffer.concat([signature ?? Buffer.alloc(0), encoded]), eightBit: false };
   }
   const encoded = async () => Readable.from(encodedMessage(await source(), plan));
-  const signature = await signatureOf(uid, undefined, entry.sender, input, encoded);
+  const signature = await signatureOf(uid, undefined, entry, input, encoded);
   return { source: () => opened(encoded, signature), eightBit: false };
 }
 
 async function signatureOf(
   uid: string,
   bytes: Buffer | undefined,
-  sender: string | null,
+  { sender, size }: Lease['entry'],
   { queue, signer, clock }: OutgoingInput,
   open: () => Promise<Readable> = () => queue.open(uid),
 ): Promise<Buffer | undefined> {
   const dkim = signer();
   if (!dkim.active) return undefined;
-  const domain = signingDomain(bytes ?? (await messageHead(queue, uid)), sender, dkim);
+  const domain = signingDomain(bytes ?? (await messageHead(queue, uid)), bytes?.length ?? size, sender, dkim);
   if (domain === undefined) return undefined;
   return dkim.signature(domain, bytes ?? (await open()), new Date(clock.now()));
 }

@@ -88,6 +88,13 @@ suite('address lists for display', () => {
     ['Ann', [['', 'Ann']]],
     ['Ann Example', [['Ann Example', '']]],
     ['Ann <ann@example.org', [['Ann', 'ann@example.org']]],
+    [
+      'Ann <ann@example.org> <ben@example.org>',
+      [
+        ['Ann', 'ann@example.org'],
+        ['', 'ben@example.org'],
+      ],
+    ],
     ['"open <a@x>', [['', 'open <a@x>']]],
     ['', []],
     [',,;;', []],
@@ -102,6 +109,10 @@ suite('address lists for display', () => {
 
   test('100,000 addresses, and groups and comments of any depth, are read as far as the limit', () => {
     assert.equal(parseAddressList('a@b, '.repeat(100_000)).length, 10_000);
+    const comment = `(${'c'.repeat(3000)})`;
+    for (const text of [`<${comment}a@b.example>`, `<a@b${comment}.example>`, `a@b${comment}.example`]) {
+      assert.equal(parseAddressList(text)[0]?.address.length, 2000);
+    }
     assert.deepEqual(pairs(`${'g:'.repeat(5000)} a@b${';'.repeat(5000)}`), [['', 'a@b']]);
     assert.deepEqual(pairs(`${'('.repeat(100_000)}a@b`), []);
     assert.equal(pairs('<'.repeat(100_000)).length, 1);

@@ -54,6 +54,22 @@ suite('the header scanner', () => {
     assert.equal(long.first('subject')?.length, headerLimits.valueBytes - 1);
     const text = `X: ${'a'.repeat(headerLimits.blockBytes)}\r\nY: z\r\n\r\nbody`;
     assert.equal(text.slice(scan(text).bodyOffset), 'body');
+    const block = scan('X: y\r\n'.padEnd(headerLimits.blockBytes + 1, 'no field\r\n'));
+    for (const header of [many, long, scan(text), block]) assert.equal(header.isWhole(0), false);
+  });
+
+  test('is whole with its empty line, or with all of the message', () => {
+    assert.equal(scan('A: 1\r\n\r\n').isWhole(1000), true);
+    assert.deepEqual(
+      [8, 9].map((size) => scan('A: 1\r\nB:').isWhole(size)),
+      [true, false],
+    );
+  });
+
+  test('takes blanks and folds between a name and its colon', () => {
+    for (const blanks of [' '.repeat(1000), '\r\n \t']) {
+      assert.deepEqual([...scan(`From${blanks}: a@b\r\nX: y\r\n\r\n`).all('from')], ['a@b']);
+    }
   });
 
   test('reads raw 8-bit values as UTF-8, else as windows-1252, and takes control characters out', () => {

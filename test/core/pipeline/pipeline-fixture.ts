@@ -123,7 +123,7 @@ export class MemoryMessage implements SpooledMessage {
 
 export const session = sessionOf();
 const transaction = transactionOf([]);
-const received = { size: 1, headers: [], open: () => new MemoryMessage().open() };
+const received = { size: 1, headers: [], headersTruncated: false, open: () => new MemoryMessage().open() };
 export const inputs: StageInput = {
   connect: { session },
   ehlo: { session, verb: 'EHLO', name: 'client.example' },

@@ -83,6 +83,38 @@ describe('a signed-in user', () => {
     });
   }
 
+  const long = '554 5.6.0 The header is too long to find all its authors';
+  const extra = (count: number, size = 1) => `X: ${'1'.repeat(size)}\r\n`.repeat(count);
+  const own = 'anna@b.test';
+  for (const [what, header, answer] of [
+    ['after 2,000 fields', `${extra(2000)}From: boss@a.test`, long],
+    ['after 300 KiB of header', `${extra(350, 900)}From: boss@a.test`, long],
+    ['after 300 KiB of header that begins with no field', `no field\r\n${extra(350, 900)}From: boss@a.test`, long],
+    ['as the second From, after 2,000 fields', `From: ${own}\r\n${extra(2000)}From: boss@a.test`, long],
+    ['after 10,000 own addresses', `From: ${`${own},\r\n `.repeat(10_000)}boss@a.test`, long],
+    ['after 256 KiB of folded blanks', `From: ${own}${`\r\n ${' '.repeat(900)}`.repeat(300)}, boss@a.test`, long],
+    [
+      'whose name has blanks and a fold',
+      `From: ${own}\r\nFrom${' '.repeat(300)}\r\n : boss@a.test`,
+      refused('boss@a.test'),
+    ],
+    [
+      'after a comment',
+      `From: <(${'c'.repeat(900)}\r\n ${'c'.repeat(900)}\r\n ${'c'.repeat(900)})boss@a.test>`,
+      /^550 5\.7\.1 /,
+    ],
+    ['in a comment without end', 'From: (boss@a.test', refused('(boss@a.test')],
+    ['before another in brackets', `From: <boss@a.test> <${own}>`, refused('boss@a.test')],
+  ] as const) {
+    test(`F-S4 does not send with the address of another ${what}`, async () => {
+      const client = await signedIn(server);
+      const got = await send(client, own, header);
+      if (typeof answer === 'string') assert.equal(got, answer);
+      else assert.match(got, answer);
+      client.close();
+    });
+  }
+
   test('F-I1 gets Message-ID and Date added where they are missing, and nothing where they are not', async () => {
     const client = await signedIn(server);
     assert.match(await send(client, 'anna@b.test', 'From: anna@b.test\r\nX-Case: bare'), /^250 /);
@@ -98,6 +130,13 @@ describe('a signed-in user', () => {
       JSON.stringify(ids),
     );
     assert.ok(all.every(({ date }) => date !== null));
+  });
+
+  test('F-S4 a long header of a stranger is taken', async () => {
+    const client = await SmtpClient.greeted({ port: server.portOf('in') });
+    assert.match(await send(client, 'x@elsewhere.test', `${extra(2000)}From: y@elsewhere.test`), /^250 /);
+    assert.match(await send(client, 'x@elsewhere.test', `${extra(350, 900)}From: y@elsewhere.test`), /^250 /);
+    client.close();
   });
 
   test('F-S4 is explained before anything is sent', async () => {
