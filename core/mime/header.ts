@@ -145,7 +145,7 @@ function fieldAt(bytes: Buffer, offset: number, end: number): HeaderField | unde
   const last = Math.min(end, offset + maxNameBytes);
   while (colon < last && isNameByte(bytes[colon])) colon++;
   const nameEnd = colon;
-  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) that is still in use; some readers let it fold.
+  // "Subject : x" is obsolete syntax (RFC 5322 §4.5) that is still in use; some readers trim all that is blank to them.
   while (colon < end && isBlank(bytes[colon])) colon++;
   if (nameEnd === offset || bytes[colon] !== 0x3a) return undefined;
   const name = bytes.toString('latin1', offset, nameEnd);
@@ -153,7 +153,7 @@ function fieldAt(bytes: Buffer, offset: number, end: number): HeaderField | unde
 }
 
 function isBlank(byte: number | undefined): boolean {
-  return byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === 0x0a;
+  return byte !== undefined && byte <= 0x20;
 }
 
 function isNameByte(byte: number | undefined): boolean {

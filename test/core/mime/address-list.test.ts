@@ -118,9 +118,9 @@ suite('address lists for display', () => {
     assert.equal(pairs('<'.repeat(100_000)).length, 1);
     assert.equal(pairs('"'.repeat(99_999)).length, 0);
     for (const piece of ['<( > , ', '<(( ) > , ', '<, ', '<" (, ', '"a b"@x, <@', 'a@( ']) {
-      const began = performance.now();
+      const began = process.cpuUsage();
       parseAddressList(piece.repeat(100_000));
-      assert.ok(performance.now() - began < 5000, piece);
+      assert.ok(process.cpuUsage(began).user < 5_000_000, piece);
     }
   });
 

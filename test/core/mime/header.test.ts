@@ -67,7 +67,7 @@ suite('the header scanner', () => {
   });
 
   test('takes blanks and folds between a name and its colon', () => {
-    for (const blanks of [' '.repeat(1000), '\r\n \t']) {
+    for (const blanks of [' '.repeat(1000), '\r\n \t', '\v\f']) {
       assert.deepEqual([...scan(`From${blanks}: a@b\r\nX: y\r\n\r\n`).all('from')], ['a@b']);
     }
   });
