@@ -65,6 +65,8 @@ export interface NewEntry {
   readonly discardAt?: number;
   /** Origin, for display and search. */
   readonly source: { readonly listener: string; readonly user: string | null; readonly remoteAddress: string };
+  /** Nothing entitles its client to the sender: it came to an MX without signing in. */
+  readonly stranger?: true;
   /** Of a DSN: the uid of the entry that it is about. */
   readonly noticeOf?: string;
 }

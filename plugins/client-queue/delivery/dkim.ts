@@ -5,24 +5,24 @@ import type { Readable } from 'node:stream';
 import { parseAddressList } from '../../../core/mime/address-list.js';
 import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
+import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { ClientQueueSettings } from '../options.js';
 
 /**
  * The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. None for a header that is too
- * long to see all authors.
+ * long to see all authors, nor for an author of ours in the mail of a stranger: a signature would say that we know him.
  *
  * @param head the start of a message of `size` bytes
  */
 export function signingDomain(
   head: Buffer,
-  size: number,
-  sender: string | null,
+  { size, sender, stranger }: Pick<NewEntry, 'size' | 'sender' | 'stranger'>,
   signer: DkimSigner,
 ): string | undefined {
   const header = scanHeader(head);
   if (!header.isWhole(size)) return undefined;
-  const from = header.first('from') ?? '';
-  const authors = parseAddressList(from).map(({ address }) => domainOf(address));
+  const authors = header.all('from').flatMap((from) => parseAddressList(from).map(({ address }) => domainOf(address)));
+  if (stranger === true && authors.some((domain) => signer.signs(domain))) return undefined;
   return [...authors, domainOf(sender ?? '')].find((domain) => domain !== '' && signer.signs(domain));
 }
 

@@ -57,13 +57,14 @@ export async function sevenBitContent(
 async function signatureOf(
   uid: string,
   bytes: Buffer | undefined,
-  { sender, size }: Lease['entry'],
+  entry: Lease['entry'],
   { queue, signer, clock }: OutgoingInput,
   open: () => Promise<Readable> = () => queue.open(uid),
 ): Promise<Buffer | undefined> {
   const dkim = signer();
   if (!dkim.active) return undefined;
-  const domain = signingDomain(bytes ?? (await messageHead(queue, uid)), bytes?.length ?? size, sender, dkim);
+  const head = bytes ?? (await messageHead(queue, uid));
+  const domain = signingDomain(head, { ...entry, size: bytes?.length ?? entry.size }, dkim);
   if (domain === undefined) return undefined;
   return dkim.signature(domain, bytes ?? (await open()), new Date(clock.now()));
 }

@@ -258,6 +258,7 @@ function acceptedEntry(
       user: session.user?.username ?? null,
       remoteAddress: session.remote.address,
     },
+    ...(transaction.stranger === true && { stranger: true }),
     ...(typeof noticeOf === 'string' && { noticeOf }),
   };
 }

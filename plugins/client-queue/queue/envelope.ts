@@ -28,6 +28,7 @@ const extras = {
   hold: z.exactOptional(z.string()),
   discardAt: z.exactOptional(z.number()),
   noticeOf: z.exactOptional(z.string()),
+  stranger: z.exactOptional(z.literal(true)),
 };
 
 const StoredExtras = z.object(extras);
@@ -114,14 +115,14 @@ interface StoredFields extends Pick<NewEntry, 'uid' | 'sender' | 'size' | 'queue
 
 export function encodeEnvelope(entry: NewEntry): string {
   const { protocol, route, subject, internetMessageId, warnAt, nextAttempt, source } = entry;
-  const { ret, envelopeId, hold, discardAt, noticeOf } = entry;
+  const { ret, envelopeId, hold, discardAt, noticeOf, stranger } = entry;
   const flags = (entry.eightBit ? eightBitFlag : 0) + (entry.smtputf8 ? smtputf8Flag : 0);
   const extras = entry.recipients.map(({ address: _address, destination: _destination, ...rest }) => rest);
   const list: unknown[] = [protocol, route, subject, internetMessageId, warnAt, nextAttempt];
   list.push(source.listener, source.user, source.remoteAddress, flags);
   const hasRecipientExtras = extras.some((extra) => Object.keys(extra).length > 0);
-  const hasExtras = ret !== undefined || envelopeId !== undefined || hold !== undefined || noticeOf !== undefined;
-  if (hasExtras || hasRecipientExtras) list.push({ ret, envelopeId, hold, discardAt, noticeOf });
+  const hasExtras = [ret, envelopeId, hold, noticeOf, stranger].some((extra) => extra !== undefined);
+  if (hasExtras || hasRecipientExtras) list.push({ ret, envelopeId, hold, discardAt, noticeOf, stranger });
   if (hasRecipientExtras) list.push(extras);
   return JSON.stringify(list);
 }

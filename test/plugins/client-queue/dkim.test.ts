@@ -91,6 +91,15 @@ describe('mail of a domain that has a key', () => {
     });
   }
 
+  test('is not signed when a stranger has sent it, though its author is ours', async (t) => {
+    const { folder } = await keys(t);
+    const sink = await SmtpSink.start(t);
+    const fixture = await outboundFixture(t, { folder, options: { port: sink.port, dkim } });
+    const text = 'hello\r\nFrom: eve@other.example\r\nFrom: anna@example.org';
+    await fixture.delivered({ to: ['bob@sink.example'], sender: 'anna@example.org', entry: { stranger: true }, text });
+    assert.equal(String(sink.messages[0]?.text).slice(0, 10), 'Received: ');
+  });
+
   test('goes as it is when it comes from elsewhere', async (t) => {
     const { folder } = await keys(t);
     const sink = await SmtpSink.start(t);

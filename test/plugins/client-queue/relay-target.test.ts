@@ -221,3 +221,14 @@ test('a full queue answers 452, and leaves nothing', async (t) => {
   ).create(Buffer.from('Return-Path: <>\r\n'), Buffer.alloc(0));
   await assert.rejects(delivery.body(await writer.finish()), { problem: 'storage-full' });
 });
+
+test('an entry knows whether a stranger has sent it', async (t) => {
+  const { deliverTo, queue } = await pipelineWithQueue(t);
+  const address = parseAddress('ben@other.example');
+  const recipient = { address, hop: { target: 'relay', destination: 'other.example' }, discarded: false };
+  for (const stranger of [true, false]) {
+    await deliverTo([recipient], { ...transactionOf([]), stranger });
+    const [lease] = await queue.claim({ now: systemClock.now(), limit: 1, leaseMs: 1000, room: () => 1 });
+    assert.equal(lease?.entry.stranger, stranger ? true : undefined);
+  }
+});
