@@ -98,6 +98,7 @@ const message: SpooledMessage = {
     for (const { folder, name } of placements) await nodeFiles.createNow(`${folder}/${name}`, [content]);
   },
   rollback: () => Promise.resolve(true),
+  replacement: () => Promise.reject(new Error('nobody rewrites it')),
   rewrite: () => Promise.reject(new Error('nobody rewrites it')),
   release: () => Promise.resolve(),
 };

@@ -31,6 +31,27 @@ export class Semaphore {
   }
 }
 
+/** One permit for several holders, which is returned with the last of them. */
+export class SharedPermit {
+  readonly #permits: Semaphore;
+  #holders = 0;
+
+  constructor(permits: Semaphore) {
+    this.#permits = permits;
+  }
+
+  /** As `Semaphore.acquire`; granted at once while another holds it, who must have been granted it. */
+  acquire(): Promise<void> | undefined {
+    this.#holders += 1;
+    return this.#holders === 1 ? this.#permits.acquire() : undefined;
+  }
+
+  release(): void {
+    this.#holders -= 1;
+    if (this.#holders === 0) this.#permits.release();
+  }
+}
+
 /** Tasks with the same key run one after the other, in the order of asking; shared tasks of a key run side by side. */
 export class KeyedMutex {
   readonly #queues = new Map<string, KeyQueue>();

@@ -37,7 +37,6 @@ export class LongLineWatch {
  */
 export async function withShortLines(
   message: SpooledMessage,
-  create: () => SpoolWriter | Promise<SpoolWriter>,
 ): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
   const open = (): AsyncIterable<Buffer> => message.open(message.messageOffset);
   let writer: SpoolWriter | undefined;
@@ -45,7 +44,7 @@ export async function withShortLines(
     const plan = await planEncoding(open(), 'short-lines');
     if (plan.outcome === 'as-it-is') return { message };
     if (plan.outcome === 'encode') {
-      writer = await create();
+      writer = await message.replacement();
       for await (const chunk of encodedMessage(open(), plan)) await writer.write(chunk);
       const encoded = await writer.finish();
       await message.release();

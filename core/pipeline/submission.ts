@@ -12,7 +12,7 @@ import { mailDate, messageIdOf, returnPathLine } from '../mime/header.js';
 import { problem, type Problem } from '../problem.js';
 import { type Reply, replyToViolation } from '../smtp/protocol/replies.js';
 import { type LongLinePolicy, LongLineWatch, withShortLines } from './long-lines.js';
-import type { Spool, SpooledMessage, SpoolWriter } from '../spool/spool.js';
+import type { Spool, SpooledMessage } from '../spool/spool.js';
 import type { TransactionPipeline, Decision } from './transaction-pipeline.js';
 import type { Recipient, SmtpSession, Transaction } from './transaction.js';
 import type { OutgoingAttempt } from './hook.js';
@@ -144,8 +144,7 @@ export class PipelineSubmission implements SubmissionService {
     const protocol = via === undefined ? '' : ` with ${via}`;
     const date = mailDate(new Date(clock.now()));
     const trace = Buffer.from(`Received: by ${hostname}${protocol} id ${id};\r\n\t${date}\r\n`);
-    const create = () => spool.create(returnPathLine(reversePath), trace);
-    const writer = await create();
+    const writer = await spool.create(returnPathLine(reversePath), trace);
     const lines = new LongLineWatch();
     let message: SpooledMessage;
     try {
@@ -158,20 +157,17 @@ export class PipelineSubmission implements SubmissionService {
       await writer.discard();
       throw asStorageProblem(error);
     }
-    return username !== undefined && lines.found ? this.#withoutLongLines(message, create) : message;
+    return username !== undefined && lines.found ? this.#withoutLongLines(message) : message;
   }
 
-  async #withoutLongLines(
-    message: SpooledMessage,
-    create: () => SpoolWriter | Promise<SpoolWriter>,
-  ): Promise<SpooledMessage> {
+  async #withoutLongLines(message: SpooledMessage): Promise<SpooledMessage> {
     const longLines = this.#input.longLines();
     if (longLines === 'pass') return message;
     if (longLines === 'refuse') {
       await message.release();
       throw refused('The message is refused', replyToViolation('long-line'));
     }
-    const received = await withShortLines(message, create).catch((error: unknown) => {
+    const received = await withShortLines(message).catch((error: unknown) => {
       throw asStorageProblem(error);
     });
     if ('refusal' in received) throw refused('The message is refused', received.refusal);

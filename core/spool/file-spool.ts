@@ -38,7 +38,7 @@ export interface SpoolOptions {
   readonly headBytes?: number;
   /** With less free space no message is accepted. */
   readonly reserveBytes?: number;
-  /** Files open while peers send large messages; more senders wait. */
+  /** Large messages with open files while peers send them; more senders wait. One that is rewritten has two files. */
   readonly openWhileReceiving?: number;
   /** Files open while messages are made durable; more wait. */
   readonly openWhileSyncing?: number;
@@ -114,24 +114,25 @@ export class FileSpool implements Spool {
       memoryBytes,
       backlogBytes,
       newPath,
-      create: (returnPath, trace) => this.create(returnPath, trace),
+      create: (returnPath, trace, source) => this.create(returnPath, trace, source),
       failed: (error) => this.#health.failed(error),
     };
   }
 
-  create(returnPath: Buffer, trace: Buffer): SpoolWriter | Promise<SpoolWriter> {
+  create(returnPath: Buffer, trace: Buffer, source?: SpoolFile): SpoolWriter | Promise<SpoolWriter> {
     const free = this.#freeSpace.read();
     return free instanceof Promise
-      ? free.then((bytes) => this.#create(bytes, { returnPath, trace }))
-      : this.#create(free, { returnPath, trace });
+      ? free.then((bytes) => this.#create(bytes, { returnPath, trace }, source))
+      : this.#create(free, { returnPath, trace }, source);
   }
 
-  #create(freeBytes: number, prologue: Prologue): SpoolWriter {
+  #create(freeBytes: number, prologue: Prologue, source?: SpoolFile): SpoolWriter {
     const { reserveBytes, headBytes } = this.#settings;
     if (freeBytes < reserveBytes) {
       throw problem('storage-full', 'There is no room to store it now; try again later.');
     }
-    return new FileSpoolWriter(new SpoolFile(this.#context), prologue, new HeadCollector(headBytes), this.#context);
+    const file = new SpoolFile(this.#context, source);
+    return new FileSpoolWriter(file, prologue, new HeadCollector(headBytes), this.#context);
   }
 
   /** Degraded after a disk fault until a probe succeeds, and while free space is below the reserve. */

@@ -143,11 +143,14 @@ class FileMessage implements SpooledMessage {
     return this.#placement.rollback(targets);
   }
 
+  replacement(returnPath = this.#prologue.returnPath): SpoolWriter | Promise<SpoolWriter> {
+    return this.#context.create(returnPath, this.#prologue.trace, this.#file);
+  }
+
   /** When it rejects, this message stays as it was. */
   async rewrite(edit: MessageEdit): Promise<SpooledMessage> {
     const added = Buffer.from(edit.add.map(fieldLine).join(''));
-    const { returnPath = this.#prologue.returnPath } = edit;
-    const writer = await this.#context.create(returnPath, this.#prologue.trace);
+    const writer = await this.replacement(edit.returnPath);
     try {
       await writer.write(added);
       await writeEdited(this.open(this.messageOffset), writer, edit);

@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream';
-import type { Semaphore } from '../concurrency.js';
+import { type Semaphore, SharedPermit } from '../concurrency.js';
 import { type FileLayer, writeAll } from '../disk/file-layer.js';
 import type { FolderSync } from '../disk/folder.js';
 import type { Log } from '../log/log.js';
 import type { FilePool, FileRemover, NewFileKind } from './file-pool.js';
 import type { MessageLog } from './message-log.js';
-import type { Spool } from './spool.js';
+import type { SpoolWriter } from './spool.js';
 
 /** What the files and messages of a spool share. */
 export interface SpoolContext {
@@ -16,7 +16,7 @@ export interface SpoolContext {
   readonly remover: FileRemover;
   /** Undefined: every message becomes a durable file before it is linked. */
   readonly messages: MessageLog | undefined;
-  /** Files that are open while a peer sends. */
+  /** Messages whose files are open while a peer sends; a message that is rewritten has two files. */
   readonly receiving: Semaphore;
   /** Files that are open while they are made durable. */
   readonly syncing: Semaphore;
@@ -28,7 +28,8 @@ export interface SpoolContext {
   readonly backlogBytes: number;
   /** A new path in the spool. */
   readonly newPath: () => string;
-  readonly create: Spool['create'];
+  /** `source` is the file of the message that the new one replaces. */
+  readonly create: (returnPath: Buffer, trace: Buffer, source: SpoolFile) => SpoolWriter | Promise<SpoolWriter>;
   /** Reports a fault of the disk to health. */
   readonly failed: (error: unknown) => void;
 }
@@ -42,6 +43,8 @@ const releasedError = (): Error => new Error('the message was released');
  */
 export class SpoolFile {
   readonly #context: SpoolContext;
+  /** Shared with the source: who waited for a second one while holding the first could wait for others who do the same. */
+  #permit: SharedPermit | undefined;
   #path: string | undefined;
   readonly #blocks = new Blocks();
   #size = 0;
@@ -57,8 +60,15 @@ export class SpoolFile {
   #synced: Promise<void> | undefined;
   #released = false;
 
-  constructor(context: SpoolContext) {
+  /** @param source the file of the message that this one replaces */
+  constructor(context: SpoolContext, source?: SpoolFile) {
     this.#context = context;
+    if (source !== undefined) this.#permit = source.#sharedPermit;
+  }
+
+  get #sharedPermit(): SharedPermit {
+    this.#permit ??= new SharedPermit(this.#context.receiving);
+    return this.#permit;
   }
 
   /** Chosen when first needed: many messages never become a spool file. */
@@ -177,11 +187,11 @@ export class SpoolFile {
   }
 
   async #openForWriting(): Promise<number> {
-    await this.#context.receiving.acquire();
+    await this.#sharedPermit.acquire();
     try {
       return await this.#context.files.open(this.path, 'wx', 0o600);
     } catch (error) {
-      this.#context.receiving.release();
+      this.#sharedPermit.release();
       throw error;
     }
   }
@@ -251,7 +261,7 @@ export class SpoolFile {
     const fd = this.#fd;
     if (fd === undefined) return;
     this.#fd = undefined;
-    this.#context.receiving.release();
+    this.#sharedPermit.release();
     await this.#context.files.close(fd);
   }
 

@@ -22,7 +22,6 @@ export class DataPhase {
   readonly #transaction: OpenTransaction;
   readonly #startedMs: number;
   #intake: MessageIntake | undefined;
-  #create: (() => SpoolWriter | Promise<SpoolWriter>) | undefined;
   /** Why there is no intake. */
   #unopened: Reply | undefined;
   #octets = 0;
@@ -45,8 +44,7 @@ export class DataPhase {
     const { reversePath } = this.#transaction;
     try {
       const trace = receivedField(this.#transaction, hostname, new Date(clock.now()));
-      this.#create = () => spool.create(returnPathLine(reversePath), trace);
-      const writer = this.#create();
+      const writer = spool.create(returnPathLine(reversePath), trace);
       if (!(writer instanceof Promise)) return this.#beginWriting(writer, start);
       return writer.then((opened) => this.#beginWriting(opened, start)).catch((error: unknown) => this.#noRoom(error));
     } catch (error) {
@@ -143,9 +141,9 @@ export class DataPhase {
   async #received(): Promise<{ readonly message: SpooledMessage } | { readonly refusal: Reply }> {
     const received = (await this.#intake?.finish()) ?? { refusal: this.#unopened ?? replies.fault };
     const isEncoded = this.#longLines === 'encode' && this.#intake?.hasLongLine === true;
-    if ('refusal' in received || !isEncoded || this.#create === undefined) return received;
+    if ('refusal' in received || !isEncoded) return received;
     try {
-      return await withShortLines(received.message, this.#create);
+      return await withShortLines(received.message);
     } catch (error) {
       return { refusal: this.#noRoom(error) };
     }

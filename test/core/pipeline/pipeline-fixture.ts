@@ -106,6 +106,10 @@ export class MemoryMessage implements SpooledMessage {
     return Promise.resolve(true);
   }
 
+  replacement(): never {
+    throw new Error('no test asks for it');
+  }
+
   rewrite(edit: HeaderEdit): Promise<SpooledMessage> {
     if (this.failRewrite !== undefined) return Promise.reject(this.failRewrite);
     this.edits.push(edit);

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import { readdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { openSpool } from '../../../core/spool/file-spool.js';
 import { makeFolder } from '../../../core/disk/folder.js';
 import { uniqueId } from '../../../core/disk/id.js';
 import { isProblem } from '../../../core/problem.js';
+import { BodyError } from '../../../core/spool/spool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { untilTrue } from '../../support/until.js';
 import { rememberingLog } from './remembering-log.js';
@@ -240,6 +242,38 @@ test('a writer waits while the disk is behind, and bytes stay in order', async (
   const spooled = await writer.finish();
   await spooled.link([{ folder: fixture.inbox, name: 'a' }]);
   assert.ok((await contentOf(fixture, 'a')).equals(Buffer.concat([returnPath, trace, largeMessage])));
+});
+
+test('a large message is rewritten when no other file may be opened, and takes the place of one all the time', async (t) => {
+  const { spool, files } = await openFixture(t, { openWhileReceiving: 1, memoryBytes: 1024 });
+  const body = largeMessage.subarray(0, 8192);
+  const first = await received(spool, body);
+  const waiting = received(spool, body);
+  const once = await first.rewrite({ add: [['X-A', 'b']], remove: [] });
+  const twice = await once.rewrite({ add: [['X-C', 'd']], remove: [] });
+  const text = Buffer.concat([Buffer.from('X-C: d\r\nX-A: b\r\n'), body]);
+  assert.ok((await buffer(twice.open(twice.messageOffset))).equals(text));
+  assert.equal(files.opened.size, 1, 'the other message waits');
+  await twice.release();
+  const other = await waiting;
+  assert.ok((await buffer(other.open(other.messageOffset))).equals(body));
+  await other.release();
+  assert.deepEqual([spool.figures()['receiving'], files.opened.size], [0, 0]);
+});
+
+test('a large message whose rewriting fails keeps its place', async (t) => {
+  const { spool, files } = await openFixture(t, { openWhileReceiving: 1, memoryBytes: 1024 });
+  const body = largeMessage.subarray(0, 8192);
+  const first = await received(spool, body);
+  const waiting = received(spool, body);
+  const pieces = (): AsyncIterable<Buffer> => Readable.from([body, { unfit: true }]);
+  const edit = { add: [], remove: [], body: { write: pieces, maxBytes: 1e6, limitMs: 5000 } };
+  await assert.rejects(first.rewrite(edit), BodyError);
+  assert.equal(files.opened.size, 1, 'the other message waits');
+  const rewritten = await first.rewrite({ add: [['X-A', 'b']], remove: [] });
+  await rewritten.release();
+  await (await waiting).release();
+  assert.deepEqual([spool.figures()['receiving'], files.opened.size], [0, 0]);
 });
 
 test('the number of open files stays below its bounds', async (t) => {

@@ -61,6 +61,7 @@ export function memoryMessage(body = 'Subject: hello\r\n\r\nA line.\r\n'): Spool
     memory: (offset = 0) => bytes.subarray(offset),
     prepare: () => Promise.resolve(),
     link: unlinked,
+    replacement: unlinked,
     rewrite: unlinked,
     rollback: () => Promise.resolve(true),
     release: () => Promise.resolve(),

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { simpleParser } from 'mailparser';
+import { openSpool } from '../../../../core/spool/file-spool.js';
+import type { Spool } from '../../../../core/spool/spool.js';
 import type { Ending } from '../../../support/ending.js';
+import { temporaryFolder } from '../../../support/temporary-folder.js';
+import { rememberingLog } from '../../spool/remembering-log.js';
 import { TestEngine } from './test-engine.js';
 
 const signIn = `AUTH PLAIN ${Buffer.from('\0anna\0secret').toString('base64')}`;
@@ -9,10 +14,19 @@ const long = 'word '.repeat(2000).trim();
 const message = `Subject: ${'s '.repeat(600).trim()}\r\nContent-Type: text/html\r\n\r\n<p>${long}</p>\r\nshort`;
 const longest = (text: string): number => Math.max(...text.split('\r\n').map(({ length }) => length));
 
-async function sent(test: Ending, text: string, longLines?: 'encode' | 'refuse' | 'pass', mode?: 'mx' | 'lmtp') {
+async function sent(
+  test: Ending,
+  text: string,
+  longLines?: 'encode' | 'refuse' | 'pass',
+  mode?: 'mx' | 'lmtp',
+  spool?: Spool,
+) {
   const submission = { mode: 'submission', port: 0, allowPlaintextAuth: true } as const;
   const listeners = [mode === undefined ? submission : ({ mode, port: 0 } as const)];
-  const engine = await TestEngine.start(test, { settings: { listeners, ...(longLines && { longLines }) } });
+  const engine = await TestEngine.start(test, {
+    settings: { listeners, ...(longLines && { longLines }) },
+    ...(spool && { spool }),
+  });
   const client = await engine.greeted(0, mode === 'lmtp' ? 'LHLO client.example' : undefined);
   if (mode === undefined) await client.command(signIn);
   await client.command('MAIL FROM:<anna@localhost>');
@@ -38,6 +52,16 @@ describe('lines over 998 octets in mail of users', () => {
     assert.match(reply, /^250 /);
     assert.ok(longest(delivered?.text ?? '') <= 998);
     assert.equal(delivered?.text.replaceAll('=\r\n', '').split(long).length, 101);
+  });
+
+  it('F-I9 are encoded when no other file may be opened in the spool', async (test) => {
+    const folder = join(await temporaryFolder(test), 'spool');
+    const bounds = { openWhileReceiving: 1, memoryBytes: 1024, reserveBytes: 0 };
+    const spool = await openSpool(folder, { ...rememberingLog(), ...bounds });
+    const { reply, delivered } = await sent(test, message, 'encode', undefined, spool);
+    assert.match(reply, /^250 /);
+    assert.ok(longest(delivered?.text ?? '') <= 998);
+    assert.equal(spool.figures()['receiving'], 0);
   });
 
   it('F-I9 are refused where they cannot be encoded, and the message is left nowhere', async (test) => {
