@@ -184,7 +184,7 @@ export async function createApp(input: AppInput): Promise<App> {
 
   try {
     await startPlugins(plugins, tracker, input.accounts);
-    await spool.recover(placementFinder(pipeline));
+    await spool.recover(() => placementFinder(pipeline));
     life.begin();
   } catch (error) {
     await plugins.stop();

@@ -44,9 +44,10 @@ export interface DeliveryTarget {
    */
   explain?(hop: Hop): Promise<readonly string[]>;
   /**
-   * For targets that link messages into folders where others may move them. Called once after a crash, before mail is
-   * accepted; the answer is the current path of a message with those bytes, undefined when it is nowhere, null when it
-   * is no longer needed. Link targets name their target as `owner`.
+   * For targets that link messages into folders where others may move them. Called after a crash, before mail is
+   * accepted, and whenever messages of the log are looked for again, so each finder may remember what it has seen. The
+   * answer is the current path of a message with those bytes, undefined when it is nowhere, null when it is no longer
+   * needed. Link targets name their target as `owner`.
    */
   finder?(): (placement: LinkTarget, content: Buffer) => Promise<string | null | undefined>;
 }

@@ -12,7 +12,7 @@ import { HeadCollector, SpoolFile, type SpoolContext } from './spool-file.js';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { MessageLog } from './message-log.js';
 import { FilePool, FileRemover } from './file-pool.js';
-import { type FindLinked, findAtTarget } from './restoration.js';
+import type { FindLinked } from './restoration.js';
 import { Semaphore } from '../concurrency.js';
 import { FileSpoolWriter, type Prologue } from './message.js';
 import type { Spool, SpoolWriter } from './spool.js';
@@ -94,7 +94,7 @@ export class FileSpool implements Spool {
     this.#health = new WriteHealth(folder, { files, clock });
     this.#isLogUnopened = commits === 'unopened';
     if (commits !== undefined && commits !== 'unopened') {
-      const shared = { files, folders, log, flush, find: findAtTarget(files), newPath };
+      const shared = { files, folders, log, flush, newPath };
       const sizes = { checkpointBytes, checkpointMs, idleMs };
       this.#messages = new MessageLog({ ...shared, ...sizes, commits, root: dirname(folder), isUsed: isLogUsed });
     }
@@ -163,10 +163,10 @@ export class FileSpool implements Spool {
   /**
    * Restores messages that the commit log acknowledged before a crash. Call it once, before messages come in; until
    * then each message is a durable file. Never rejects.
-   * @param find where a linked message is now
+   * @param finder makes one that finds where a linked message is now; each is used for one look through the log
    */
-  async recover(find?: FindLinked): Promise<void> {
-    await this.#messages?.recover(find);
+  async recover(finder?: () => FindLinked): Promise<void> {
+    await this.#messages?.recover(finder);
   }
 
   /** While degraded, tries to write. Never rejects. */

@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { PendingWork } from '../concurrency.js';
+import { isMissing } from '../disk/fault.js';
 import type { FileLayer } from '../disk/file-layer.js';
 import type { FileSystemFlush } from '../disk/folder.js';
 import type { HealthReport } from '../contracts/health.js';
@@ -11,6 +12,7 @@ import {
   decodeVoid,
   encodeMessage,
   encodeVoid,
+  findAtTarget,
   type FindLinked,
   makeDurable,
   messageKind,
@@ -24,7 +26,7 @@ import {
 import type { LogRecord } from './segments.js';
 import { type LinkTarget, type LoggedMessage, targetPath } from './spool.js';
 
-interface MessageLogOptions extends RestoreContext {
+interface MessageLogOptions extends Omit<RestoreContext, 'find'> {
   readonly commits: CommitLog;
   readonly flush: FileSystemFlush;
   readonly log: Log;
@@ -54,7 +56,8 @@ const filesPerTurn = 16;
  */
 export class MessageLog {
   readonly #options: MessageLogOptions;
-  #find: FindLinked;
+  /** Makes one for each look through the log: what it has seen is old afterwards. */
+  #finder: () => FindLinked;
   #isReady = false;
   /** Messages being linked; a checkpoint waits for them. */
   readonly pending = new PendingWork();
@@ -80,28 +83,28 @@ export class MessageLog {
 
   constructor(options: MessageLogOptions) {
     this.#options = options;
-    this.#find = options.find;
+    this.#finder = () => findAtTarget(options.files);
   }
 
   /**
    * Restores messages that were acknowledged before a crash; until it resolves, no message is accepted. Never rejects:
    * what cannot be restored stays in the log for the next start.
    */
-  async recover(find: FindLinked = this.#options.find): Promise<void> {
+  async recover(finder = this.#finder): Promise<void> {
     const { commits, log } = this.#options;
-    this.#find = find;
+    this.#finder = finder;
     const newest = commits.last;
     const counts = { there: 0, written: 0, gone: 0, removed: 0 };
     try {
       await this.#countAside();
       await this.#forEachMessage(
-        async (record) => {
-          for (const restored of await restore(record, this.#restoreContext)) counts[restored] += 1;
+        async (record, context) => {
+          for (const restored of await restore(record, context)) counts[restored] += 1;
         },
         newest,
-        async (record) => {
+        async (record, context) => {
+          await removeLinked(record, context);
           counts.removed += 1;
-          await removeLinked(record, this.#restoreContext);
         },
       );
       if (this.#unrestored === 0) this.#replayed = newest;
@@ -259,14 +262,16 @@ export class MessageLog {
   /** After a failed flush the kernel takes lost pages for clean ones, so all files are written again. */
   async #makeDurable(newest: number): Promise<void> {
     const { flush, root, log } = this.#options;
+    let visit: Visit = makeDurable;
+    this.#unrestored = 0;
     try {
       if (await flush.flush(root)) return;
     } catch (error) {
       log.error({ err: error }, 'the disk has lost files that are in the commit log; they are written again');
-      await this.#forEachMessage((record) => rewriteAll(record, this.#restoreContext), newest);
-      return;
+      visit = rewriteAll;
     }
-    await this.#forEachMessage((record) => makeDurable(record, this.#restoreContext), newest);
+    await this.#forEachMessage(visit, newest);
+    if (this.#unrestored > 0) throw new Error('some messages of the log could not be written');
   }
 
   #shrinkLater(): void {
@@ -303,40 +308,49 @@ export class MessageLog {
     return this.#isReady;
   }
 
-  /** Visits every message up to that number that is not void. A failing visit is logged and counted. */
-  async #forEachMessage(
-    visit: (record: MessageRecord) => Promise<void>,
-    newest: number,
-    visitVoid?: (record: MessageRecord) => Promise<void>,
-  ): Promise<void> {
+  /**
+   * Visits every message up to that number that is not void; once more, with a new finder, those that were not found:
+   * they may have been moved meanwhile. A failing visit is logged and counted.
+   */
+  async #forEachMessage(visit: Visit, newest: number, visitVoid?: Visit): Promise<void> {
     const { commits, root, log } = this.#options;
     const voids = new Set<number>();
     await commits.replay(({ kind, payload }) => {
       if (kind === voidKind) voids.add(decodeVoid(payload));
     });
     this.#unrestored = 0;
-    await commits.replay(async (record: LogRecord) => {
-      if (record.kind !== messageKind || record.number > newest) return;
-      try {
-        const message = decodeMessage(root, record.payload);
-        if (message === undefined) throw new Error('the record is invalid');
-        await (voids.has(record.number) ? visitVoid?.(message) : visit(message));
-      } catch (error) {
-        this.#unrestored += 1;
-        log.error({ err: error, record: record.number }, 'a message of the commit log could not be restored');
-      }
-    });
-    if (this.#unrestored > 0 && this.#isReady) throw new Error('some messages of the log could not be written');
+    const look = async (missed?: ReadonlySet<number>): Promise<ReadonlySet<number>> => {
+      const context = { ...this.#options, find: this.#finder() };
+      const unfound = new Set<number>();
+      await commits.replay(async ({ kind, number, payload }: LogRecord) => {
+        if (kind !== messageKind || number > newest || missed?.has(number) === false) return;
+        try {
+          const message = decodeMessage(root, payload);
+          if (message === undefined) throw new Error('the record is invalid');
+          const isFound = await (voids.has(number) ? visitVoid?.(message, context) : visit(message, context));
+          if (isFound === false) unfound.add(number);
+        } catch (error) {
+          if (missed === undefined && isMissing(error)) {
+            unfound.add(number);
+            return;
+          }
+          this.#unrestored += 1;
+          log.error({ err: error, record: number }, 'a message of the commit log could not be restored');
+        }
+      });
+      return unfound;
+    };
+    const missed = await look();
+    if (missed.size > 0) await look(missed);
   }
 
   async #countAside(): Promise<void> {
     this.#filesAside = await this.#options.commits.countAside();
   }
-
-  get #restoreContext(): RestoreContext {
-    return { ...this.#options, find: this.#find };
-  }
 }
+
+/** False when the message is not at all of its targets; it rejects with ENOENT when it was moved or removed meanwhile. */
+type Visit = (record: MessageRecord, context: RestoreContext) => Promise<boolean | void>;
 
 interface LogOnlyMessageOptions {
   readonly target: LinkTarget;

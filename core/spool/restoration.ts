@@ -41,12 +41,26 @@ async function restoreOne(target: LinkTarget, content: Buffer, context: RestoreC
   return 'written';
 }
 
-/** Writes messages again where they are now, after the disk failed to write them. */
-export async function rewriteAll(record: MessageRecord, context: RestoreContext): Promise<void> {
-  for (const target of record.targets) {
-    const found = await context.find(target, record.content);
-    if (typeof found === 'string') await rewrite(found, record.content, context);
+/**
+ * Writes a message again wherever it is now, after the disk failed to write it. False when it was not found for a
+ * target; rejects with ENOENT when it was moved meanwhile.
+ */
+export function rewriteAll(record: MessageRecord, context: RestoreContext): Promise<boolean> {
+  return forEachFound(record, context, (path) => rewrite(path, record.content, context, 'is there'));
+}
+
+async function forEachFound(
+  { targets, content }: MessageRecord,
+  { find }: RestoreContext,
+  act: (path: string) => Promise<void>,
+): Promise<boolean> {
+  let isEverywhere = true;
+  for (const target of targets) {
+    const found = await find(target, content);
+    if (typeof found === 'string') await act(found);
+    else if (found === undefined) isEverywhere = false;
   }
+  return isEverywhere;
 }
 
 /** Removes the files of an aborted delivery from their targets, if they hold the message. */
@@ -57,11 +71,21 @@ export async function removeLinked(record: MessageRecord, { files }: RestoreCont
   }
 }
 
-/** A message file is never changed in place: a new file is renamed over it. */
-async function rewrite(path: string, content: Buffer, { files, folders, newPath }: RestoreContext): Promise<void> {
+/**
+ * A message file is never changed in place: a new file is renamed over it.
+ *
+ * @param state rejects with ENOENT when it is no longer there: it was moved, and would be in two places
+ */
+async function rewrite(
+  path: string,
+  content: Buffer,
+  { files, folders, newPath }: RestoreContext,
+  state?: 'is there',
+): Promise<void> {
   const fresh = newPath();
   try {
     await writeDurable(files, fresh, [content]);
+    if (state === 'is there') await files.lstat(path);
     await files.rename(fresh, path);
   } catch (error) {
     await files.unlink(fresh).catch(() => undefined);
@@ -101,19 +125,21 @@ export function findAtTarget(files: FileLayer): FindLinked {
   };
 }
 
-/** Fsyncs a message where it is now, for systems that cannot flush a whole file system. */
-export async function makeDurable(record: MessageRecord, { files, folders, find }: RestoreContext): Promise<void> {
-  for (const target of record.targets) {
-    const found = await find(target, record.content);
-    if (typeof found !== 'string') continue;
-    const fd = await files.open(found, 'r');
+/**
+ * Fsyncs a message wherever it is now, for systems that cannot flush a whole file system. False when it was not found
+ * for a target; rejects with ENOENT when it was moved meanwhile.
+ */
+export function makeDurable(record: MessageRecord, context: RestoreContext): Promise<boolean> {
+  const { files, folders } = context;
+  return forEachFound(record, context, async (path) => {
+    const fd = await files.open(path, 'r');
     try {
       await files.fsync(fd);
     } finally {
       await files.close(fd);
     }
-    await folders.sync(dirname(found));
-  }
+    await folders.sync(dirname(path));
+  });
 }
 
 /** Kinds of records: a message with its targets, and the number of a voided message. */

@@ -13,7 +13,7 @@ export const users = ['ann@example.org', 'bob@example.org'] as const;
 export async function recover(data: string, durability: Durability): Promise<void> {
   const { log, sentences } = rememberingLog();
   const spool = await openSpool(join(data, 'spool'), { log, durability, segmentBytes: 1024 * 1024 });
-  await spool.recover(placedMessageFinder(join(data, 'mail')));
+  await spool.recover(() => placedMessageFinder(join(data, 'mail')));
   assert.equal(spool.report().status, 'up', sentences.join('; '));
   await spool.close();
   assert.deepEqual(await readdir(join(data, 'spool')), [], 'the start empties the spool');

@@ -9,8 +9,8 @@ import { readMessageName } from '../maildir/message-name.js';
 
 /**
  * Finds messages in any folder of the mailbox into which they were delivered, since a client may have moved or flagged
- * them: by unique name, and by content where a move has changed the name. A mailbox is read once, so use it only before
- * mail is accepted.
+ * them: by unique name, and by content where a move has changed the name. A mailbox is read once, so what is
+ * moved after that may not be found: a new finder finds it.
  */
 export function placedMessageFinder(root: string, files = nodeFiles): FindLinked {
   const known = new Map<string, Promise<MailboxInventory>>();

@@ -59,6 +59,10 @@ export class ForgetfulFiles extends FaultyFiles {
     });
   }
 
+  override renameNow(from: string, to: string): Promise<void> {
+    return this.rename(from, to);
+  }
+
   override unlink(path: string): Promise<void> {
     return this.#powered(async () => {
       await super.unlink(path);

@@ -57,7 +57,7 @@ async function nextLife(
     log: rememberingLog().log,
     ...options,
   });
-  await spool.recover(find);
+  await spool.recover(find && (() => find));
   return spool;
 }
 

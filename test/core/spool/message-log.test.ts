@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
 import type { FileSystemFlush } from '../../../core/disk/folder.js';
+import type { FindLinked } from '../../../core/spool/restoration.js';
 import {
   contentOf,
   largeMessage,
@@ -96,7 +97,7 @@ test('a message that was moved is found and left alone', async (t) => {
   const moved = join(fixture.root, 'elsewhere');
   await rename(join(fixture.inbox, 'a'), moved);
   const spool = await openSpool(join(fixture.root, 'spool'), { ...log, log: rememberingLog().log });
-  await spool.recover(() => Promise.resolve(moved));
+  await spool.recover(() => () => Promise.resolve(moved));
   assert.deepEqual(await readdir(fixture.inbox), []);
   assert.ok((await readFile(moved)).equals(whole));
 });
@@ -221,6 +222,76 @@ test('when the flush reports a fault, every message is written again', async (t)
   for (const name of ['a', 'b']) assert.ok((await contentOf(fixture, name)).equals(whole));
   fails = false;
   await nextLife(fixture);
+});
+
+/** The first finder that is asked answers `first`, all others answer `then`. */
+function findersOf(first: string | undefined, then: string | undefined): () => FindLinked {
+  let asked = 0;
+  return () => {
+    let nth: number | undefined;
+    return () => {
+      nth ??= asked++;
+      return Promise.resolve(nth === 0 ? first : then);
+    };
+  };
+}
+
+const flushes = {
+  'cannot be flushed': () => Promise.resolve(false),
+  'reports a fault': () => Promise.reject(new Error('EIO')),
+};
+for (const [what, answer] of Object.entries(flushes)) {
+  for (const seen of ['nowhere', 'where it no longer is'] as const) {
+    test(`a message that is moved while the log looks for it, and seen ${seen}, is made durable when the file system ${what}`, async (t) => {
+      const fixture = await openFixture(t, { ...log, flush: flushOf(answer) });
+      const moved = join(fixture.root, 'moved');
+      await fixture.spool.recover(findersOf(seen === 'nowhere' ? undefined : join(fixture.inbox, 'a'), moved));
+      await delivered(fixture, 'a');
+      await rename(join(fixture.inbox, 'a'), moved);
+      fixture.files.calls.length = 0;
+      await fixture.spool.close();
+      const counts = [fixture.files.count('fsync', moved), fixture.files.count('rename', moved)];
+      assert.deepEqual(counts, what === 'cannot be flushed' ? [1, 0] : [0, 1]);
+      assert.deepEqual(await readdir(fixture.inbox), []);
+      assert.ok((await readFile(moved)).equals(whole));
+    });
+  }
+}
+
+test('a message that is found nowhere twice was removed: its record is released', async (t) => {
+  const fixture = await openFixture(t, { ...log, flush: flushOf(flushes['cannot be flushed']) });
+  await delivered(fixture, 'a');
+  await unlink(join(fixture.inbox, 'a'));
+  await fixture.spool.close();
+  await nextLife(fixture);
+  assert.deepEqual(await readdir(fixture.inbox), []);
+});
+
+test('a message that is moved while a start looks for it does not keep the log from use', async (t) => {
+  const fixture = await openFixture(t, log);
+  await delivered(fixture, 'a');
+  const moved = join(fixture.root, 'moved');
+  await rename(join(fixture.inbox, 'a'), moved);
+  const files = new FaultyFiles();
+  const spool = await openSpool(join(fixture.root, 'spool'), { ...log, files, log: rememberingLog().log });
+  await spool.recover(findersOf(join(fixture.inbox, 'a'), moved));
+  assert.equal(spool.report().status, 'up');
+  assert.deepEqual(await readdir(fixture.inbox), []);
+  await spool.close();
+});
+
+test('a record whose file a start could not make durable is not released', async (t) => {
+  const fixture = await openFixture(t, log);
+  await delivered(fixture, 'a');
+  const files = new FaultyFiles();
+  files.order({ call: 'fsync', code: 'EIO', path: 'new/a' });
+  const hindered = await nextLife(fixture, { files, flush: flushOf(flushes['cannot be flushed']) });
+  assert.equal(hindered.report().status, 'degraded');
+  // It would try again beside the next one.
+  await hindered.close();
+  await unlink(join(fixture.inbox, 'a'));
+  await nextLife(fixture);
+  assert.deepEqual(await readdir(fixture.inbox), ['a']);
 });
 
 test('a message that cannot be restored stays in the log, degrades health, and is restored by the next start', async (t) => {

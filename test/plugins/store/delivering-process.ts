@@ -10,6 +10,7 @@ import { systemClock } from '../../../core/clock.js';
 import { openSpool } from '../../../core/spool/file-spool.js';
 import { WriteHealth } from '../../../core/spool/health.js';
 import { maildirTarget } from '../../../plugins/store/delivery/delivery.js';
+import { placedMessageFinder } from '../../../plugins/store/delivery/message-finder.js';
 import { UniqueNames } from '../../../plugins/store/maildir/maildir-name.js';
 import { MaildirTree } from '../../../plugins/store/maildir/maildir.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
@@ -36,7 +37,7 @@ const target = maildirTarget({
   clock: systemClock,
   log,
 });
-await spool.recover(target.finder?.());
+await spool.recover(() => placedMessageFinder(join(data, 'mail')));
 const recipients = [recipient('ann@example.org'), recipient('bob@example.org')];
 let count = 0;
 

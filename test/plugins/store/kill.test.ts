@@ -22,7 +22,7 @@ for (const durability of ['file', 'log'] as const) {
     for (const word of ['first', 'second', 'third', 'fourth']) {
       const acknowledged = await deliverUntilKilled(data, word, durability, randomInt(1, 400));
       const spool = await openSpool(join(data, 'spool'), { ...rememberingLog(), durability });
-      await spool.recover(placedMessageFinder(join(data, 'mail')));
+      await spool.recover(() => placedMessageFinder(join(data, 'mail')));
       await spool.close();
       assert.deepEqual(await readdir(join(data, 'spool')), [], 'the next start empties the spool');
       for (const user of ['ann@example.org', 'bob@example.org']) await assertAllThere(data, user, word, acknowledged);

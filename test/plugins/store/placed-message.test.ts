@@ -1,10 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, rename, unlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
+import { type FileSpool, openSpool } from '../../../core/spool/file-spool.js';
 import { placedMessageFinder } from '../../../plugins/store/delivery/message-finder.js';
+import { ForgetfulFiles } from '../../core/spool/forgetful-files.js';
+import { rememberingLog } from '../../core/spool/remembering-log.js';
+import { received, whole } from '../../core/spool/spool-fixture.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
 describe('where a message that was placed is after a crash', () => {
@@ -53,6 +57,43 @@ describe('where a message that was placed is after a crash', () => {
     });
     assert.equal(await find(placement(99), content(99)), undefined);
   });
+});
+
+describe('a message that a reader moves before the log has made it durable', () => {
+  const flushes: Readonly<Record<string, () => Promise<boolean>>> = {
+    'that cannot be flushed': () => Promise.resolve(false),
+    'whose flush reports a fault': () => Promise.reject(new Error('EIO')),
+  };
+  for (const [what, flush] of Object.entries(flushes)) {
+    it(`is whole after a power cut, on a file system ${what}`, async (t) => {
+      const { mail, inbox } = await mailboxOf(t, 0);
+      const seen = join(inbox, '../cur');
+      await mkdir(seen);
+      const options = { durability: 'log', checkpointMs: 1e9, checkpointBytes: 1e9, reserveBytes: 0 } as const;
+      const live = async (): Promise<{ spool: FileSpool; files: ForgetfulFiles }> => {
+        const files = new ForgetfulFiles();
+        const given = { ...options, files, log: rememberingLog().log, flush: { flush } };
+        const spool = await openSpool(join(mail, '../spool'), given);
+        await spool.recover(() => placedMessageFinder(mail, files));
+        return { spool, files };
+      };
+      const deliver = async ({ spool, files }: Awaited<ReturnType<typeof live>>, name: string): Promise<void> => {
+        const message = await received(spool);
+        await message.link([{ folder: inbox, name }]);
+        await message.release();
+        await files.rename(join(inbox, name), join(seen, `${name}:2,S`));
+      };
+      // The second start looks for this one.
+      await deliver(await live(), '1800000000.M1P1.host');
+      const second = await live();
+      await deliver(second, '1800000000.M2P1.host');
+      await second.spool.close();
+      await second.files.cutPower();
+      await live();
+      assert.deepEqual(await readdir(inbox), []);
+      assert.ok((await readFile(join(seen, '1800000000.M2P1.host:2,S'))).equals(whole));
+    });
+  }
 });
 
 /** So many messages of 2000 bytes each in the inbox of ann, and what is known of each. */

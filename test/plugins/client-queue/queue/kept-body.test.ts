@@ -16,7 +16,7 @@ async function crashed(fixture: FileQueueFixture): Promise<void> {
   const queue = await fixture.afterCrash();
   const { log } = rememberingLog();
   const spool = await openSpool(join(dirname(fixture.folder), 'spool'), { ...inLog, log, reserveBytes: 0 });
-  await spool.recover((placement) => queue.locate(placement));
+  await spool.recover(() => (placement) => queue.locate(placement));
 }
 
 async function deliver(fixture: FileQueueFixture): Promise<void> {
