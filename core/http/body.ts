@@ -70,7 +70,7 @@ const isFields = (type: string): boolean => fieldTypes.includes(type);
 const looksLikeJson = (text: string): boolean => /^\s*[{[]/.test(text);
 const mislabelled = 'The body looks like JSON. Send it with Content-Type: application/json.';
 
-/** Bytes of JSON or a form where an endpoint has no fields: a form has some of its own, such as `_method`. */
+/** Bytes of JSON or a form where an endpoint has no fields: every form has some, such as `_method`. */
 const undeclaredBytes = 16 * 1024;
 
 export function fieldsLimit(declared: BodyDeclaration<z.ZodType> | undefined, jsonBytes: number): number {

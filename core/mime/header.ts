@@ -47,7 +47,7 @@ export class HeaderBlock {
     this.#isCut = scanned.isCut;
   }
 
-  /** Whether it holds every field to its end, when the input was the start of a message of that many bytes. */
+  /** Whether it holds every field to its end. @param messageBytes size of the message whose start the input was */
   isWhole(messageBytes: number): boolean {
     return this.dropped === 0 && !this.#isCut && (this.complete || this.#bytes.length >= messageBytes);
   }

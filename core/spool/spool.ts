@@ -68,7 +68,7 @@ export interface SpooledMessage {
   keepInLog?(target: LinkTarget, onLinked: () => void, prefix?: Buffer): Promise<LoggedMessage | undefined>;
   /** Undoes one `link` or `keepInLog`, after a sibling failed. Resolves false when something could not be removed. */
   rollback(targets: readonly LinkTarget[]): Promise<boolean>;
-  /** Receives what takes the place of this message, with the same trace. Whoever asks releases this one after that. */
+  /** Receives what takes the place of this message, with the same trace. The caller releases this one afterwards. */
   replacement(): SpoolWriter | Promise<SpoolWriter>;
   /**
    * The same message, edited, as a new spooled message; this one is released. When it rejects, this one stays as it was:

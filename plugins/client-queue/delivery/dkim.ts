@@ -10,7 +10,7 @@ import type { ClientQueueSettings } from '../options.js';
 
 /**
  * The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. None for a header that is too
- * long to see all authors, nor for an author of ours in the mail of a stranger: a signature would say that we know him.
+ * long to see all authors, nor for a local author in the mail of a stranger, whom a signature would vouch for.
  *
  * @param head the start of a message of `size` bytes
  */

@@ -445,7 +445,7 @@ export class Claims {
       }
     }
     for (const one of unreadable) {
-      // One that is not held now is given back as a lease that nobody knows.
+      // One that is not held now is given back as an unknown lease.
       await holdUnreadable(this.#cluster.database, this.#log, one).catch(() => undefined);
     }
     return leases;

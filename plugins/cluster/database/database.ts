@@ -169,7 +169,7 @@ export class Database {
     if (!makesOne()) return pool.connect();
     await this.#making.acquire();
     if (!makesOne()) {
-      // It waits for a connection of its own lane, and may wait for ever when that is given up: others must not.
+      // It waits for a connection of this lane, for ever when the lane is given up: other lanes must not wait with it.
       this.#making.release();
       return pool.connect();
     }
