@@ -64,10 +64,15 @@ class Scanner {
     while (!this.done) {
       const character = this.#text[this.#at++];
       if (character === ',' || character === ';') return this.#finish(this.#at - 1);
-      if (character === '<' && this.#angle !== undefined) return this.#finish(--this.#at);
+      if (character === '<' && this.#hasAddress) return this.#finish(--this.#at);
       this.#take(character ?? '');
     }
     return this.#finish(this.#at);
+  }
+
+  /** Brackets in a display name hold none: `Team <EU> <team@x.example>`. */
+  get #hasAddress(): boolean {
+    return this.#angle?.includes('@') === true;
   }
 
   #begin(): void {

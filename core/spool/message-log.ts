@@ -77,6 +77,8 @@ export class MessageLog {
   #checkpoint: Promise<void> | undefined;
   #hasFailed = false;
   #unrestored = 0;
+  /** A flush has failed since messages were written again: the kernel reports such a fault once. */
+  #hasLostFiles = false;
   /** Records up to this number were replayed at the start. */
   #replayed: number | undefined;
   #filesAside = 0;
@@ -262,16 +264,19 @@ export class MessageLog {
   /** After a failed flush the kernel takes lost pages for clean ones, so all files are written again. */
   async #makeDurable(newest: number): Promise<void> {
     const { flush, root, log } = this.#options;
-    let visit: Visit = makeDurable;
-    this.#unrestored = 0;
     try {
-      if (await flush.flush(root)) return;
+      const isFlushed = await flush.flush(root);
+      if (isFlushed && !this.#hasLostFiles) {
+        this.#unrestored = 0;
+        return;
+      }
     } catch (error) {
       log.error({ err: error }, 'the disk has lost files that are in the commit log; they are written again');
-      visit = rewriteAll;
+      this.#hasLostFiles = true;
     }
-    await this.#forEachMessage(visit, newest);
+    await this.#forEachMessage(this.#hasLostFiles ? rewriteAll : makeDurable, newest);
     if (this.#unrestored > 0) throw new Error('some messages of the log could not be written');
+    this.#hasLostFiles = false;
   }
 
   #shrinkLater(): void {

@@ -94,7 +94,7 @@ export const refusesContent = (error: unknown): boolean => /^(22|23|54)/.test(sq
 /** A row that is damaged, or whose content this program does not know, is to blame. The others can be worked on without it. */
 export const isOfOneRow = (error: unknown): boolean =>
   refusesContent(error) ||
-  sqlState(error)?.startsWith('XX') === true ||
+  /^XX00[12]$/.test(sqlState(error) ?? '') ||
   [z.ZodError, SyntaxError, TypeError, RangeError].some((kind) => error instanceof kind);
 
 /** Works on all items together; on fewer and fewer while one of them makes the work fail, which has the result of `refused`. */

@@ -32,6 +32,7 @@ suite('address lists for display', () => {
     ['"a b"@x.example', [['', '"a b"@x.example']]],
     ['Ann <"a > b"@x.example>', [['Ann', '"a > b"@x.example']]],
     ['"a\\"b,c"@x.example (Ann)', [['Ann', '"a\\"b,c"@x.example']]],
+    ['Team <EU> <team@x.example>', [['Team', 'team@x.example']]],
     ['"boss@corp.example" <ann@x.example>', [['boss@corp.example', 'ann@x.example']]],
     [
       'ann@[IPv6:::1], <@a.example,@[IPv6:::2]:b@[192.0.2.1]>',

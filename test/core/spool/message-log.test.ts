@@ -224,6 +224,23 @@ test('when the flush reports a fault, every message is written again', async (t)
   await nextLife(fixture);
 });
 
+test('after a fault of the flush, messages are written again until that succeeds', async (t) => {
+  let flushes = 0;
+  const files = new FaultyFiles();
+  const flush = flushOf(() => {
+    flushes += 1;
+    if (flushes > 1) return Promise.resolve(true);
+    files.calls.length = 0;
+    files.order({ call: 'rename', code: 'EIO', path: 'new/a', nth: 1 });
+    return Promise.reject(new Error('EIO'));
+  });
+  const fixture = await openFixture(t, { ...log, checkpointMs: 20, flush, files });
+  await delivered(fixture, 'a');
+  await untilTrue('another flush', () => flushes > 1);
+  await fixture.spool.close();
+  assert.equal(files.count('rename', 'new/a'), 2);
+});
+
 /** The first finder that is asked answers `first`, all others answer `then`. */
 function findersOf(first: string | undefined, then: string | undefined): () => FindLinked {
   let asked = 0;
