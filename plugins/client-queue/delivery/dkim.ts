@@ -9,8 +9,8 @@ import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { ClientQueueSettings } from '../options.js';
 
 /**
- * The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. None for a header that is too
- * long to see all authors, nor for a local author in the mail of a stranger, whom a signature would vouch for.
+ * The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. None when the header is too long
+ * to see all authors, or when a client that did not sign in names an author of a domain with a key.
  *
  * @param head the start of a message of `size` bytes
  */
