@@ -8,6 +8,7 @@ import {
 import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
+import { onePass } from '../../concurrency.js';
 import { clientKey } from '../../net/ip-address.js';
 import type { Log } from '../../log/log.js';
 import { connectionShares } from '../../net/process-limits.js';
@@ -71,7 +72,7 @@ export class HttpServer {
       const isReserved = this.#reserved.has(request.socket);
       if (isReserved) response.setHeader('Connection', 'close');
       if (isReserved && !reservedPath.test(request.url ?? '')) refuseForNow(response);
-      else listener(request, response);
+      else onePass.add(() => (request.destroyed ? undefined : listener(request, response)));
     };
     const options = { maxHeaderSize: limits.headerBytes, connectionsCheckingInterval: 1000, requireHostHeader: true };
     this.#server = createServer(options, handle);
@@ -88,6 +89,7 @@ export class HttpServer {
 
   /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */
   #admit(socket: Socket, isHandshake: boolean): void {
+    onePass.accepted();
     const key = clientKey(socket.remoteAddress ?? '');
     const ofClient = this.#perClient.get(key) ?? 0;
     const isReserved = this.#connections >= Math.min(this.#limits.maxConnections, shares.http);

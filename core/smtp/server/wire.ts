@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket, type TLSSocketOptions } from 'node:tls';
+import { onePass } from '../../concurrency.js';
 import { hasChunk } from '../protocol/command.js';
 import { replies, type WireReply } from '../protocol/replies.js';
 
@@ -32,6 +33,8 @@ export class Wire {
   #clientEnded = false;
   #finishing = false;
   #closed = false;
+  /** For the next pass over all connections. */
+  #isListed = false;
   #ignored = 0;
   #timer: NodeJS.Timeout | undefined;
 
@@ -60,7 +63,7 @@ export class Wire {
 
   /** Waits before the greeting: one turn of the event loop reveals bytes that came with the connection. */
   listenFirst(delayMs: number, then: () => void): void {
-    if (delayMs === 0) setImmediate(then);
+    if (delayMs === 0) onePass.add(then);
     else this.#timer = setTimeout(then, delayMs);
   }
 
@@ -151,7 +154,16 @@ export class Wire {
       return;
     }
     this.input.add(chunk);
-    this.#events.moved();
+    if (this.input.length >= maxAhead) this.#events.moved();
+    else if (!this.#isListed) {
+      this.#isListed = true;
+      onePass.add(this.#readInput);
+    }
+  };
+
+  readonly #readInput = (): void => {
+    this.#isListed = false;
+    if (!this.#closed) this.#events.moved();
   };
 
   readonly #onEnd = (): void => {
