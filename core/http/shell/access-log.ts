@@ -61,7 +61,10 @@ function clientAddress(peer: string, forwardedFor: string, trusted: NetworkSet):
   return address;
 }
 
-/** Logs and counts every request when its response is sent: rate, errors and duration by method and route. */
+/**
+ * Logs and counts every request when its response is sent: rate, errors and duration by method and route. Assets, and a
+ * server that a load balancer finds well, are lines of level debug.
+ */
 export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metrics']): Middleware {
   const requests = metrics.counter('http_requests_total', 'Requests answered, by method, route and class of status.', [
     'method',
@@ -112,7 +115,8 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
         ...(exchange.forwarder !== undefined && { via: exchange.forwarder.node }),
         ...(exchange.answeredBy !== undefined && { answeredBy: exchange.answeredBy }),
       };
-      const level = route === '/assets/*' ? 'debug' : 'info';
+      const isRoutine = route === '/assets/*' || (route === '/health' && statusCode < 300 && exchange.account === null);
+      const level = isRoutine ? 'debug' : 'info';
       log[level](line, 'request');
     });
     return next(ctx);

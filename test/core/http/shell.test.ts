@@ -130,3 +130,31 @@ test('new rules hold at once', async () => {
   opened.shell.reconfigure(HttpOptions.parse({ port: 0 }));
   assert.equal((await opened.get('/words', { as: null })).status, 401);
 });
+
+test('a request is a line of the log; assets, and health that is well and asked without an account, only for debugging', async () => {
+  let status = 200;
+  const undo = opened.shell.mount('extra', [
+    endpoint('/health', {
+      access: 'public',
+      success: [200, 503],
+      handle: () => respond({ model: {}, status }),
+    }),
+  ]);
+  const levelOf = async (path: string, init: Parameters<OpenedShell['get']>[1]): Promise<unknown> => {
+    const answer = await opened.get(path, init);
+    await answer.text();
+    const id = answer.headers.get('x-request-id');
+    const isOurs = ({ requestId, msg }: Readonly<Record<string, unknown>>): boolean =>
+      requestId === id && msg === 'request';
+    while (!opened.log.some(isOurs)) await new Promise(setImmediate);
+    return opened.log.find(isOurs)?.['level'];
+  };
+  const [debug, info] = [20, 30];
+  assert.equal(await levelOf('/open', { as: null }), info);
+  assert.equal(await levelOf('/assets/app.css', { as: null }), debug);
+  assert.equal(await levelOf('/health', { as: null }), debug);
+  assert.equal(await levelOf('/health', {}), info);
+  status = 503;
+  assert.equal(await levelOf('/health', { as: null }), info);
+  undo();
+});
