@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../../clock.js';
+import { onePass } from '../../concurrency.js';
 import { reply, type Reply } from '../protocol/replies.js';
 import {
   type ClientFailure,
@@ -29,6 +30,9 @@ interface Awaited {
  */
 const repliesAfter421Ms = 10_000;
 
+/** Input that waits for the next pass. */
+const maxUnreadBytes = 64 * 1024;
+
 const ignore = (): void => undefined;
 const nothing = Buffer.alloc(0);
 
@@ -44,6 +48,9 @@ export class Channel {
   readonly #reader = new ReplyReader();
   #socket: Socket;
   #detach: () => void;
+  /** Input for the next pass over all connections. */
+  #unread: Buffer[] = [];
+  #unreadBytes = 0;
   #awaited: Awaited[] = [];
   /** Index of the oldest waiting command; those before it have their reply. */
   #first = 0;
@@ -59,7 +66,7 @@ export class Channel {
   constructor(socket: Socket, clock: Clock, transcript: Transcript | undefined) {
     this.#clock = clock;
     this.#transcript = transcript;
-    this.#deadline = new Deadline(clock, () => this.fail(timeoutFailure(this.#step)));
+    this.#deadline = new Deadline(clock, () => this.#timeOut());
     this.#socket = socket;
     this.#detach = this.#attach(socket);
   }
@@ -88,12 +95,13 @@ export class Channel {
 
   /** Sends one line and awaits its reply. The transcript shows `shown` in place of the line. */
   ask(step: ClientStep, line: string, ms: number, shown = line): Promise<Answer> {
-    if (this.#failure === undefined) this.#socket.write(`${line}\r\n`);
+    this.write(`${line}\r\n`);
     return this.expect(step, ms, shown);
   }
 
   /** Awaits the reply to something already written. Call it before any of the reply can have been read. */
   expect(step: ClientStep, ms: number, shown = ''): Promise<Answer> {
+    this.#readInput();
     // Bytes that arrived before the command was sent do not answer it.
     if (this.#reader.incomplete && this.#awaited.length === this.#first) {
       this.fail(this.#reader.incompleteGoodbye ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
@@ -108,6 +116,7 @@ export class Channel {
   }
 
   write(bytes: Buffer | string): boolean {
+    this.#readInput();
     return this.#failure === undefined && this.#socket.write(bytes);
   }
 
@@ -180,6 +189,8 @@ export class Channel {
     make: (plain: Socket, ready: () => void) => Socket,
     broken: (cause?: Error) => ClientFailure,
   ): Promise<void> {
+    this.#readInput();
+    if (this.#failure !== undefined) return;
     const usual = this.#broken;
     const ready = this.#pause();
     this.#broken = broken;
@@ -198,20 +209,49 @@ export class Channel {
   }
 
   #attach(socket: Socket): () => void {
-    const data = (chunk: Buffer): void => this.#receive(chunk);
-    const end = (): void => this.fail(this.#broken());
-    const error = (cause: Error): void => this.fail(this.#broken(cause));
+    const data = (chunk: Buffer): void => this.#add(chunk);
+    let isEnding = false;
+    const end = (cause?: Error): void => {
+      if (isEnding) return;
+      if (this.#unread.length === 0) return this.fail(this.#broken(cause));
+      // Whoever waits for these replies comes first, and may have no more to ask.
+      isEnding = true;
+      this.#readInput();
+      onePass.add(() => this.fail(this.#broken(cause)));
+    };
     const drain = (): void => this.#wake();
-    socket.on('data', data).on('end', end).on('close', end).on('error', error).on('drain', drain);
+    const close = (): void => end();
+    socket.on('data', data).on('end', close).on('close', close).on('error', end).on('drain', drain);
     return () => {
-      socket.off('data', data).off('end', end).off('close', end).off('error', error).off('drain', drain);
+      socket.off('data', data).off('end', close).off('close', close).off('error', end).off('drain', drain);
       // A destroyed socket may emit one more error.
       socket.on('error', ignore);
     };
   }
 
-  #receive(chunk: Buffer): void {
+  #add(chunk: Buffer): void {
     this.#heardAt = this.#clock.monotonic();
+    this.#unreadBytes += chunk.length;
+    if (this.#unread.push(chunk) === 1) onePass.add(this.#readInput);
+    if (this.#unreadBytes > maxUnreadBytes) this.#readInput();
+  }
+
+  /** Called early before what comes after that input: a command, the end of the connection or a deadline. */
+  readonly #readInput = (): void => {
+    const unread = this.#unread;
+    if (unread.length === 0) return;
+    this.#unread = [];
+    this.#unreadBytes = 0;
+    for (const chunk of unread) if (this.#failure === undefined) this.#receive(chunk);
+  };
+
+  #timeOut(): void {
+    if (this.#unread.length === 0) return this.fail(timeoutFailure(this.#step));
+    this.#readInput();
+    this.#deadline.arm();
+  }
+
+  #receive(chunk: Buffer): void {
     const asked = this.#awaited.length - this.#first;
     const read = this.#reader.read(chunk);
     const last = read.at(-1);
@@ -424,13 +464,13 @@ class Deadline {
   /** Sets the timeout of the current step in milliseconds; Infinity for none. */
   step(ms: number): void {
     this.#stepAt = this.#clock.monotonic() + ms;
-    this.#arm();
+    this.arm();
   }
 
   /** Sets the timeout of the whole attempt in milliseconds. */
   attempt(ms: number): void {
     this.#attemptAt = this.#clock.monotonic() + ms;
-    this.#arm();
+    this.arm();
   }
 
   cancel(): void {
@@ -441,7 +481,8 @@ class Deadline {
     this.#timerAt = Infinity;
   }
 
-  #arm(): void {
+  /** For what `passed` leaves undecided: it is called again. */
+  arm(): void {
     const at = Math.min(this.#stepAt, this.#attemptAt);
     if (at >= this.#timerAt) return;
     clearTimeout(this.#timer);
@@ -456,7 +497,7 @@ class Deadline {
     const at = Math.min(this.#stepAt, this.#attemptAt);
     // Timers may fire a fraction of a millisecond early.
     if (this.#clock.monotonic() + 1 >= at) this.#passed();
-    else if (at < Infinity) this.#arm();
+    else if (at < Infinity) this.arm();
   }
 }
 
