@@ -11,7 +11,10 @@ import { chooseSender, programOnPath, type Sender } from './sender.js';
 import { runSenders, type SendersInput } from './senders.js';
 import { median, p50AndP99, printTable } from './table.js';
 
-/** `--quick`: one round of fewer messages. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
+/** Messages after which V8 has compiled what it is going to. */
+const warmMessages = 8000;
+
+/** `--quick`: one round of fewer messages, to servers that are less warm. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
 const options = {
   quick: { type: 'boolean', default: false },
   peers: { type: 'string', default: '' },
@@ -75,11 +78,12 @@ async function measure(
 ): Promise<ReadonlyMap<string, Figures>> {
   const found = new Map<string, Figures>(peers.map(({ name }) => [name, { rates: [], micros: [], times: [] }]));
   const few = { ...load, messages: load.messages / 5 };
+  const warming = rounds > 1 ? { ...load, messages: warmMessages } : few;
   for (let round = 0; round <= rounds; round += 1) {
     for (const { name, port, pids } of peers) {
       const used = familySeconds(...pids);
       const started = performance.now();
-      await sender.send({ ...(round === 0 ? few : load), port });
+      await sender.send({ ...(round === 0 ? warming : load), port });
       const seconds = (performance.now() - started) / 1000;
       if (round === 0) continue;
       found.get(name)?.rates.push(load.messages / seconds);
