@@ -69,7 +69,10 @@ interface Figures {
   times: readonly number[];
 }
 
-/** By the name of the server. One round to get warm, those that count, and one that takes times. */
+/**
+ * By the name of the server: a round to get warm, those that count, and one that takes times. Some messages come before each round: V8 drops
+ * what it has compiled from a process that did nothing for ten seconds.
+ */
 async function measure(
   peers: readonly ProxyPeer[],
   sender: Sender,
@@ -81,11 +84,12 @@ async function measure(
   const warming = rounds > 1 ? { ...load, messages: warmMessages } : few;
   for (let round = 0; round <= rounds; round += 1) {
     for (const { name, port, pids } of peers) {
+      await sender.send({ ...(round === 0 ? warming : few), port });
+      if (round === 0) continue;
       const used = familySeconds(...pids);
       const started = performance.now();
-      await sender.send({ ...(round === 0 ? warming : load), port });
+      await sender.send({ ...load, port });
       const seconds = (performance.now() - started) / 1000;
-      if (round === 0) continue;
       found.get(name)?.rates.push(load.messages / seconds);
       found.get(name)?.micros.push(((familySeconds(...pids) - used) / load.messages) * 1e6);
     }

@@ -70,13 +70,16 @@ async function measureCold(peers: readonly Peer[], sender: Sender): Promise<stri
   return rowsOf(cold.title, figures, new Map());
 }
 
-/** One round to get warm, then those that count. Peers take turns, so that a machine that slows down slows all. */
+/**
+ * Peers take turns, so that a machine that slows down slows all. Some messages come before each round: V8 drops what it has compiled
+ * from a process that did nothing for ten seconds.
+ */
 async function measure(load: Load, peers: readonly Peer[], sender: Sender, rounds: number): Promise<string[][]> {
   const measured = new Map<Peer, Figures[]>(peers.map((peer) => [peer, []]));
-  for (let round = 0; round <= rounds; round += 1) {
+  for (let round = 1; round <= rounds; round += 1) {
     for (const peer of inTurn(peers, round)) {
-      const figures = await measureOne(round > 0 ? load : warming(load), peer, sender);
-      if (round > 0) measured.get(peer)?.push(figures);
+      await measureOne(warming(load), peer, sender);
+      measured.get(peer)?.push(await measureOne(load, peer, sender));
     }
   }
   const times = new Map<Peer, readonly number[]>();
