@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
@@ -228,8 +229,8 @@ export async function mapBounded<T, R>(
   return results;
 }
 
-/** Connections that are accepted before the others go on. */
-const maxAccepted = 64;
+/** How long a pass waits while connections are accepted. */
+const maxAcceptingMs = 4;
 
 /**
  * Does what many connections have to do in one pass at the end of a turn of the event loop. That costs less than half of
@@ -240,7 +241,8 @@ class OnePass {
   #works: (() => void)[] = [];
   #isScheduled = false;
   #hasAccepted = false;
-  #accepted = 0;
+  /** Since when the pass waits for connections, monotonic, in milliseconds. */
+  #acceptingSince = Infinity;
 
   /** An error that it throws is uncaught; the others are done all the same. */
   add(work: () => void): void {
@@ -260,16 +262,20 @@ class OnePass {
     setImmediate(this.#run);
   }
 
-  readonly #run = (): void => {
+  /** Bound, so that it is not in the asynchronous context of whoever came first. */
+  readonly #run = AsyncResource.bind((): void => {
     this.#isScheduled = false;
-    if (this.#hasAccepted && this.#accepted < maxAccepted) {
-      this.#hasAccepted = false;
-      this.#accepted += 1;
-      this.#schedule();
-      return;
+    if (this.#hasAccepted) {
+      const now = performance.now();
+      this.#acceptingSince = Math.min(this.#acceptingSince, now);
+      if (now - this.#acceptingSince < maxAcceptingMs) {
+        this.#hasAccepted = false;
+        this.#schedule();
+        return;
+      }
     }
     this.#hasAccepted = false;
-    this.#accepted = 0;
+    this.#acceptingSince = Infinity;
     const works = this.#works;
     this.#works = [];
     let done = 0;
@@ -281,7 +287,7 @@ class OnePass {
     } finally {
       if (done < works.length) for (const work of works.slice(done)) this.add(work);
     }
-  };
+  });
 }
 
 /** Of this process, as the event loop is. */

@@ -59,6 +59,8 @@ export class HttpServer {
   readonly #isExempt: (address: string) => boolean;
   readonly #perClient = new Map<string, number>();
   readonly #reserved = new WeakSet<Socket>();
+  /** Those of requests that wait for the pass. */
+  readonly #deferred = new WeakSet<Socket>();
   #limits: HttpLimits;
   #connections = 0;
   #requests = 0;
@@ -72,7 +74,7 @@ export class HttpServer {
       const isReserved = this.#reserved.has(request.socket);
       if (isReserved) response.setHeader('Connection', 'close');
       if (isReserved && !reservedPath.test(request.url ?? '')) refuseForNow(response);
-      else onePass.add(() => (request.destroyed ? undefined : listener(request, response)));
+      else this.#defer(request.socket, () => (request.destroyed ? undefined : listener(request, response)));
     };
     const options = { maxHeaderSize: limits.headerBytes, connectionsCheckingInterval: 1000, requireHostHeader: true };
     this.#server = createServer(options, handle);
@@ -82,14 +84,24 @@ export class HttpServer {
       server.on('checkContinue', handle);
       server.on('clientError', answerBrokenRequest);
       server.on('connection', (socket: Socket) => this.#admit(socket, server === this.#secure));
+      server.on(server === this.#secure ? 'secureConnection' : 'connection', (socket: Socket) =>
+        answerHalfClosed(server, socket, () => this.#deferred.has(socket)),
+      );
       server.on('timeout', destroyUnlessWorking);
     }
     this.limit(limits);
   }
 
+  #defer(socket: Socket, work: () => void): void {
+    this.#deferred.add(socket);
+    onePass.add(() => {
+      this.#deferred.delete(socket);
+      work();
+    });
+  }
+
   /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */
   #admit(socket: Socket, isHandshake: boolean): void {
-    onePass.accepted();
     const key = clientKey(socket.remoteAddress ?? '');
     const ofClient = this.#perClient.get(key) ?? 0;
     const isReserved = this.#connections >= Math.min(this.#limits.maxConnections, shares.http);
@@ -102,6 +114,7 @@ export class HttpServer {
       socket.destroy();
       return;
     }
+    onePass.accepted();
     this.#connections += 1;
     this.#perClient.set(key, ofClient + 1);
     socket.once('close', () => this.#forget(key));
@@ -194,6 +207,20 @@ export class HttpServer {
     await Promise.all(closed);
     clearTimeout(timer);
   }
+}
+
+/**
+ * Node.js drops the request of a client that has ended its side, unless `httpAllowHalfOpen` of the server is set, which is
+ * left out of its declarations: it is, while the end is told for a request that waits for the pass.
+ */
+function answerHalfClosed(server: Server | TlsServer, socket: Socket, hasDeferred: () => boolean): void {
+  const flags = server as { httpAllowHalfOpen?: boolean };
+  socket.prependListener('end', () => {
+    flags.httpAllowHalfOpen = hasDeferred();
+  });
+  socket.on('end', () => {
+    flags.httpAllowHalfOpen = false;
+  });
 }
 
 function addressOf(server: NetServer): { readonly host: string; readonly port: number } {

@@ -48,8 +48,8 @@ export class Channel {
   readonly #reader = new ReplyReader();
   #socket: Socket;
   #detach: () => void;
-  /** Input for the next pass over all connections. */
-  #unread: Buffer[] = [];
+  /** What has happened to the socket and waits for a pass over all connections, in order. */
+  #unread: (Buffer | SocketEnd)[] = [];
   #unreadBytes = 0;
   #awaited: Awaited[] = [];
   /** Index of the oldest waiting command; those before it have their reply. */
@@ -66,7 +66,11 @@ export class Channel {
   constructor(socket: Socket, clock: Clock, transcript: Transcript | undefined) {
     this.#clock = clock;
     this.#transcript = transcript;
-    this.#deadline = new Deadline(clock, () => this.#timeOut());
+    this.#deadline = new Deadline(
+      clock,
+      () => this.#readAll(),
+      () => this.fail(timeoutFailure(this.#step)),
+    );
     this.#socket = socket;
     this.#detach = this.#attach(socket);
   }
@@ -76,6 +80,7 @@ export class Channel {
   }
 
   get failure(): ClientFailure | undefined {
+    this.#readAll();
     return this.#failure;
   }
 
@@ -88,9 +93,10 @@ export class Channel {
     this.#deadline.attempt(ms);
   }
 
-  /** Whether the server said something in that time. */
+  /** Whether the server said something in that time, and the connection has not failed. */
   heardWithin(ms: number): boolean {
-    return this.#clock.monotonic() - this.#heardAt <= ms;
+    this.#readAll();
+    return this.#failure === undefined && this.#clock.monotonic() - this.#heardAt <= ms;
   }
 
   /** Sends one line and awaits its reply. The transcript shows `shown` in place of the line. */
@@ -101,7 +107,7 @@ export class Channel {
 
   /** Awaits the reply to something already written. Call it before any of the reply can have been read. */
   expect(step: ClientStep, ms: number, shown = ''): Promise<Answer> {
-    this.#readInput();
+    this.#readAll();
     // Bytes that arrived before the command was sent do not answer it.
     if (this.#reader.incomplete && this.#awaited.length === this.#first) {
       this.fail(this.#reader.incompleteGoodbye ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
@@ -116,7 +122,7 @@ export class Channel {
   }
 
   write(bytes: Buffer | string): boolean {
-    this.#readInput();
+    this.#readAll();
     return this.#failure === undefined && this.#socket.write(bytes);
   }
 
@@ -155,6 +161,7 @@ export class Channel {
 
   /** Breaks the connection; waiting commands receive the failure. Only the first failure counts. */
   fail(failure: ClientFailure): void {
+    this.#readAll();
     if (this.#failure !== undefined) return;
     if (this.#awaited.length === 0) this.#record({ step: this.#step, payload: '', ms: 0 }, failure);
     this.#end(this.#goodbye ?? failure);
@@ -162,6 +169,9 @@ export class Channel {
 
   /** Closes the connection deliberately. */
   close(): void {
+    // That the server has ended it as well is no failure.
+    this.#unread = this.#unread.filter((event) => Buffer.isBuffer(event));
+    this.#readAll();
     if (this.#failure === undefined) this.#end(localFailure(this.#step, 'The connection was closed here'));
   }
 
@@ -189,7 +199,7 @@ export class Channel {
     make: (plain: Socket, ready: () => void) => Socket,
     broken: (cause?: Error) => ClientFailure,
   ): Promise<void> {
-    this.#readInput();
+    this.#readAll();
     if (this.#failure !== undefined) return;
     const usual = this.#broken;
     const ready = this.#pause();
@@ -209,16 +219,13 @@ export class Channel {
   }
 
   #attach(socket: Socket): () => void {
-    const data = (chunk: Buffer): void => this.#add(chunk);
-    let isEnding = false;
-    const end = (cause?: Error): void => {
-      if (isEnding) return;
-      if (this.#unread.length === 0) return this.fail(this.#broken(cause));
-      // Whoever waits for these replies comes first, and may have no more to ask.
-      isEnding = true;
-      this.#readInput();
-      onePass.add(() => this.fail(this.#broken(cause)));
+    const data = (chunk: Buffer): void => {
+      this.#heardAt = this.#clock.monotonic();
+      this.#unreadBytes += chunk.length;
+      this.#add(chunk);
+      if (this.#unreadBytes > maxUnreadBytes) this.#readAll();
     };
+    const end = (cause?: Error): void => this.#add({ cause });
     const drain = (): void => this.#wake();
     const close = (): void => end();
     socket.on('data', data).on('end', close).on('close', close).on('error', end).on('drain', drain);
@@ -229,26 +236,31 @@ export class Channel {
     };
   }
 
-  #add(chunk: Buffer): void {
-    this.#heardAt = this.#clock.monotonic();
-    this.#unreadBytes += chunk.length;
-    if (this.#unread.push(chunk) === 1) onePass.add(this.#readInput);
-    if (this.#unreadBytes > maxUnreadBytes) this.#readInput();
+  #add(event: Buffer | SocketEnd): void {
+    if (this.#unread.push(event) === 1) onePass.add(this.#readNext);
   }
 
-  /** Called early before what comes after that input: a command, the end of the connection or a deadline. */
-  readonly #readInput = (): void => {
-    const unread = this.#unread;
-    if (unread.length === 0) return;
-    this.#unread = [];
-    this.#unreadBytes = 0;
-    for (const chunk of unread) if (this.#failure === undefined) this.#receive(chunk);
+  /** One in each pass: whoever waits for a reply learns of it before what follows is read. */
+  readonly #readNext = (): void => {
+    const next = this.#unread.shift();
+    if (next === undefined) return;
+    if (this.#unread.length > 0) onePass.add(this.#readNext);
+    this.#read(next);
   };
 
-  #timeOut(): void {
-    if (this.#unread.length === 0) return this.fail(timeoutFailure(this.#step));
-    this.#readInput();
-    this.#deadline.arm();
+  /** Called before what comes after that input: a command, a question for the state, or a failure. */
+  #readAll(): void {
+    for (let next = this.#unread.shift(); next !== undefined; next = this.#unread.shift()) this.#read(next);
+  }
+
+  #read(event: Buffer | SocketEnd): void {
+    if (!Buffer.isBuffer(event)) {
+      this.#unread = [];
+      this.fail(this.#broken(event.cause));
+      return;
+    }
+    this.#unreadBytes -= event.length;
+    if (this.#failure === undefined) this.#receive(event);
   }
 
   #receive(chunk: Buffer): void {
@@ -324,6 +336,10 @@ export class Channel {
     if (isClientFailure(answer)) this.#transcript?.add(transcriptEntry(said, answer.reply, answer));
     else this.#transcript?.add(transcriptEntry(said, answer));
   }
+}
+
+interface SocketEnd {
+  readonly cause: Error | undefined;
 }
 
 const unasked = 'The server spoke without being asked';
@@ -450,27 +466,30 @@ function assembled(code: number, lines: readonly string[]): Reply {
  */
 class Deadline {
   readonly #clock: Clock;
+  readonly #catchUp: () => void;
   readonly #passed: () => void;
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Infinity;
   #stepAt = Infinity;
   #attemptAt = Infinity;
 
-  constructor(clock: Clock, passed: () => void) {
+  /** @param catchUp reads what has come, which may move a deadline that has passed */
+  constructor(clock: Clock, catchUp: () => void, passed: () => void) {
     this.#clock = clock;
+    this.#catchUp = catchUp;
     this.#passed = passed;
   }
 
   /** Sets the timeout of the current step in milliseconds; Infinity for none. */
   step(ms: number): void {
     this.#stepAt = this.#clock.monotonic() + ms;
-    this.arm();
+    this.#arm();
   }
 
   /** Sets the timeout of the whole attempt in milliseconds. */
   attempt(ms: number): void {
     this.#attemptAt = this.#clock.monotonic() + ms;
-    this.arm();
+    this.#arm();
   }
 
   cancel(): void {
@@ -481,8 +500,7 @@ class Deadline {
     this.#timerAt = Infinity;
   }
 
-  /** For what `passed` leaves undecided: it is called again. */
-  arm(): void {
+  #arm(): void {
     const at = Math.min(this.#stepAt, this.#attemptAt);
     if (at >= this.#timerAt) return;
     clearTimeout(this.#timer);
@@ -494,10 +512,11 @@ class Deadline {
   #fire(): void {
     this.#timer = undefined;
     this.#timerAt = Infinity;
+    this.#catchUp();
     const at = Math.min(this.#stepAt, this.#attemptAt);
     // Timers may fire a fraction of a millisecond early.
     if (this.#clock.monotonic() + 1 >= at) this.#passed();
-    else if (at < Infinity) this.arm();
+    else if (at < Infinity) this.#arm();
   }
 }
 
