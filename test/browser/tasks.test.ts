@@ -188,6 +188,7 @@ describe('the tasks of an operator take at most three clicks', { skip: skipWitho
 
   task('the reason of a refused recipient', async (operator) => {
     const socket = connect(server.portOf('mx'), '127.0.0.1');
+    await once(socket, 'data');
     socket.end('EHLO client.example\r\nMAIL FROM:<bob@example.org>\r\nRCPT TO:<nobody@localhost>\r\nQUIT\r\n');
     socket.resume();
     await once(socket, 'close');
