@@ -1,4 +1,4 @@
-import { createReadStream, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { createReadStream, createWriteStream, mkdirSync, readdirSync, rmSync, type WriteStream } from 'node:fs';
 import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream';
@@ -229,7 +229,8 @@ interface Upload {
 /** Multipart bodies, in a private folder; leftovers of a dead process are removed at the start. */
 export class Uploads {
   readonly #folder: string;
-  readonly #files = new WeakMap<object, Set<string>>();
+  /** By request: what is written, by path, in the order of the form. */
+  readonly #files = new WeakMap<object, ReadonlyMap<string, WriteStream>>();
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -258,8 +259,8 @@ export class Uploads {
     },
   ): Promise<Upload> {
     const { koaBody } = await import('koa-body');
-    const paths = new Set<string>();
-    this.#files.set(ctx, paths);
+    const streams = new Map<string, WriteStream>();
+    this.#files.set(ctx, streams);
     const read = koaBody({
       multipart: true,
       json: false,
@@ -275,8 +276,13 @@ export class Uploads {
         maxFieldsSize: maxFieldBytes,
         allowEmptyFiles: true,
         minFileSize: 0,
-        // formidable leaves a file behind when there are too many: every path is recorded before a byte is written.
-        onFileBegin: (_name, file) => paths.add(file.filepath),
+        // formidable leaves a file behind when there are too many, or when it is being opened while the form fails.
+        fileWriteStreamHandler: (file) => {
+          const { filepath } = file as unknown as TemporaryFile;
+          const stream = createWriteStream(filepath);
+          streams.set(filepath, stream);
+          return stream;
+        },
       },
     });
     await read(ctx, () => Promise.resolve());
@@ -288,7 +294,7 @@ export class Uploads {
       [value].flat().map((file) => ({ field, file })),
     );
     // formidable returns them in the order in which they ended; this restores the order of the form.
-    const order = [...paths];
+    const order = [...streams.keys()];
     files.sort((a, b) => order.indexOf(a.file.filepath) - order.indexOf(b.file.filepath));
     const fields = body ?? {};
     // Endpoints that need a file check for it; a form may have text instead of one.
@@ -306,7 +312,11 @@ export class Uploads {
     try {
       await next(ctx);
     } finally {
-      for (const path of this.#files.get(ctx) ?? []) await unlink(path).catch(() => undefined);
+      for (const [path, stream] of this.#files.get(ctx) ?? []) {
+        // A file that is still being opened would come after its removal.
+        if (!stream.closed) await new Promise<void>((resolve) => stream.once('close', resolve).destroy());
+        await unlink(path).catch(() => undefined);
+      }
     }
   }
 }
