@@ -16,6 +16,12 @@ export interface Load {
   readonly by?: TextBy;
 }
 
+/**
+ * Messages of the first round, after which V8 has compiled what it is going to. A few come before each later one too: V8
+ * discards compiled code of a process that was idle for ten seconds.
+ */
+export const warmMessages = 8000;
+
 /** Messages by sessions: one session takes longer for each. */
 const sizes = [
   { size: '5 KB', bytes: 5000, messages: [2000, 4000, 5000], quick: 1000 },

@@ -5,14 +5,12 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { SmtpSink } from '../test/support/smtp-sink.js';
 import { familySeconds } from './family-time.js';
+import { warmMessages } from './loads.js';
 import { freePort, listening, stopChild } from './peer.js';
 import { proxyPeers, type ProxyPeer } from './proxy-peers.js';
 import { chooseSender, programOnPath, type Sender } from './sender.js';
 import { runSenders, type SendersInput } from './senders.js';
 import { median, p50AndP99, printTable } from './table.js';
-
-/** Messages after which V8 has compiled what it is going to. */
-const warmMessages = 8000;
 
 /** `--quick`: one round of fewer messages, to servers that are less warm. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
 const options = {
@@ -69,10 +67,7 @@ interface Figures {
   times: readonly number[];
 }
 
-/**
- * By the name of the server: a round to get warm, those that count, and one that takes times. Some messages come before each round: V8 drops
- * what it has compiled from a process that did nothing for ten seconds.
- */
+/** By the name of the server: a round to get warm, those that count, and one that takes times. */
 async function measure(
   peers: readonly ProxyPeer[],
   sender: Sender,

@@ -70,10 +70,7 @@ async function measureCold(peers: readonly Peer[], sender: Sender): Promise<stri
   return rowsOf(cold.title, figures, new Map());
 }
 
-/**
- * Peers take turns, so that a machine that slows down slows all. Some messages come before each round: V8 drops what it has compiled
- * from a process that did nothing for ten seconds.
- */
+/** Peers take turns, so that a machine that slows down slows all. Some messages come before each round (`warmMessages`). */
 async function measure(load: Load, peers: readonly Peer[], sender: Sender, rounds: number): Promise<string[][]> {
   const measured = new Map<Peer, Figures[]>(peers.map((peer) => [peer, []]));
   for (let round = 1; round <= rounds; round += 1) {

@@ -12,12 +12,10 @@ import {
   type RelayPeer,
 } from './relay-peers.js';
 import { familySeconds } from './family-time.js';
+import { warmMessages } from './loads.js';
 import { arrived, type RelaySink, startRelaySink } from './relay-sink.js';
 import { chooseSender } from './sender.js';
 import { median, p50AndP99, printTable } from './table.js';
-
-/** Messages after which V8 has compiled what it is going to. */
-const warmMessages = 8000;
 
 /** `--quick`: one round of fewer messages, to servers that are less warm. `--only TEXT`: loads whose title has it. `--peers NAME,…`: only these. `--sessions N`: senders at a time. */
 const options = {
@@ -122,10 +120,7 @@ interface Course {
   readonly stop: AbortSignal;
 }
 
-/**
- * One round to get warm, those that count, and one that takes times. A server that fails is out, and the others go on. Some messages come
- * before each round: V8 drops what it has compiled from a process that did nothing for ten seconds.
- */
+/** One round to get warm, those that count, and one that takes times. A server that fails is out, and the others go on. */
 async function compete(contestants: readonly Contestant[], course: Course, out: Set<RelayPeer>): Promise<void> {
   for (let round = 0; round <= course.rounds + 1; round += 1) {
     for (const contestant of contestants) {
@@ -133,14 +128,14 @@ async function compete(contestants: readonly Contestant[], course: Course, out: 
       if (out.has(peer)) continue;
       const counts = round > 0 && round <= course.rounds;
       const few = Math.ceil(course.load.messages / 5);
-      const messages = counts ? course.load.messages : round === 0 && course.isFirst ? warmMessages : few;
+      const uncounted = round === 0 && course.isFirst ? warmMessages : few;
       const send = async (load: RelayLoad): Promise<void> => {
         if (round <= course.rounds) await entrance.enqueue(load);
         else contestant.times = await entrance.time(load);
       };
       const run = (count: number): Promise<Round> =>
         runOne(peer, send, { ...course, load: { ...course.load, messages: count } });
-      const both = counts ? run(few).then(() => run(messages)) : run(messages);
+      const both = counts ? run(few).then(() => run(course.load.messages)) : run(uncounted);
       const found = await both.catch((error: unknown) => {
         course.stop.throwIfAborted();
         process.stderr.write(`${entrance.title} is out from round ${round} on: ${String(error)}\n`);

@@ -262,7 +262,7 @@ class OnePass {
     setImmediate(this.#run);
   }
 
-  /** Bound, so that it is not in the asynchronous context of whoever came first. */
+  /** Does not run in the asynchronous context of the caller that scheduled it. */
   readonly #run = AsyncResource.bind((): void => {
     this.#isScheduled = false;
     if (this.#hasAccepted) {

@@ -74,7 +74,13 @@ export class HttpServer {
       const isReserved = this.#reserved.has(request.socket);
       if (isReserved) response.setHeader('Connection', 'close');
       if (isReserved && !reservedPath.test(request.url ?? '')) refuseForNow(response);
-      else this.#defer(request.socket, () => (request.destroyed ? undefined : listener(request, response)));
+      else {
+        this.#deferred.add(request.socket);
+        onePass.add(() => {
+          this.#deferred.delete(request.socket);
+          if (!request.destroyed) listener(request, response);
+        });
+      }
     };
     const options = { maxHeaderSize: limits.headerBytes, connectionsCheckingInterval: 1000, requireHostHeader: true };
     this.#server = createServer(options, handle);
@@ -90,14 +96,6 @@ export class HttpServer {
       server.on('timeout', destroyUnlessWorking);
     }
     this.limit(limits);
-  }
-
-  #defer(socket: Socket, work: () => void): void {
-    this.#deferred.add(socket);
-    onePass.add(() => {
-      this.#deferred.delete(socket);
-      work();
-    });
   }
 
   /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */
@@ -210,8 +208,8 @@ export class HttpServer {
 }
 
 /**
- * Node.js drops the request of a client that has ended its side, unless `httpAllowHalfOpen` of the server is set, which is
- * left out of its declarations: it is, while the end is told for a request that waits for the pass.
+ * Answers a client that closes its sending side while its request waits for the pass. Node.js would discard the request,
+ * unless `httpAllowHalfOpen` is set, which is missing in its type declarations. It is set only during that event.
  */
 function answerHalfClosed(server: Server | TlsServer, socket: Socket, hasDeferred: () => boolean): void {
   const flags = server as { httpAllowHalfOpen?: boolean };

@@ -30,7 +30,7 @@ interface Awaited {
  */
 const repliesAfter421Ms = 10_000;
 
-/** Input that waits for the next pass. */
+/** With more input than this the next pass is not waited for. */
 const maxUnreadBytes = 64 * 1024;
 
 const ignore = (): void => undefined;
@@ -69,7 +69,7 @@ export class Channel {
     this.#deadline = new Deadline(
       clock,
       () => this.#readAll(),
-      () => this.fail(timeoutFailure(this.#step)),
+      () => this.#fail(timeoutFailure(this.#step)),
     );
     this.#socket = socket;
     this.#detach = this.#attach(socket);
@@ -110,7 +110,7 @@ export class Channel {
     this.#readAll();
     // Bytes that arrived before the command was sent do not answer it.
     if (this.#reader.incomplete && this.#awaited.length === this.#first) {
-      this.fail(this.#reader.incompleteGoodbye ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
+      this.#fail(this.#reader.incompleteGoodbye ? closedFailure(this.#step) : protocolFailure(this.#step, unasked));
     }
     const failure = this.#failure;
     if (failure !== undefined) return Promise.resolve(failure);
@@ -159,9 +159,17 @@ export class Channel {
     this.#deadline.attempt(Infinity);
   }
 
-  /** Breaks the connection; waiting commands receive the failure. Only the first failure counts. */
+  /**
+   * Breaks the connection; waiting commands receive the failure. Only the first failure counts, and replies that have come
+   * before it.
+   */
   fail(failure: ClientFailure): void {
     this.#readAll();
+    this.#fail(failure);
+  }
+
+  /** What follows is not read. */
+  #fail(failure: ClientFailure): void {
     if (this.#failure !== undefined) return;
     if (this.#awaited.length === 0) this.#record({ step: this.#step, payload: '', ms: 0 }, failure);
     this.#end(this.#goodbye ?? failure);
@@ -240,7 +248,7 @@ export class Channel {
     if (this.#unread.push(event) === 1) onePass.add(this.#readNext);
   }
 
-  /** One in each pass: whoever waits for a reply learns of it before what follows is read. */
+  /** Reads one event in each pass, so that whoever awaits a reply continues before the next event is read. */
   readonly #readNext = (): void => {
     const next = this.#unread.shift();
     if (next === undefined) return;
@@ -254,11 +262,7 @@ export class Channel {
   }
 
   #read(event: Buffer | SocketEnd): void {
-    if (!Buffer.isBuffer(event)) {
-      this.#unread = [];
-      this.fail(this.#broken(event.cause));
-      return;
-    }
+    if (!Buffer.isBuffer(event)) return this.#fail(this.#broken(event.cause));
     this.#unreadBytes -= event.length;
     if (this.#failure === undefined) this.#receive(event);
   }
@@ -278,12 +282,12 @@ export class Channel {
     }
     const parting = this.#failure === undefined && this.#awaited.length === 0 ? this.#goodbye : undefined;
     if (parting !== undefined) this.#end(parting);
-    if (goodbye !== undefined) this.fail(refusal(this.#step, goodbye));
+    if (goodbye !== undefined) this.#fail(refusal(this.#step, goodbye));
     if (malformed !== undefined) this.#failProtocol(`The server sent ${malformed}`);
   }
 
   #failProtocol(text: string): void {
-    this.fail(protocolFailure(this.#step, text));
+    this.#fail(protocolFailure(this.#step, text));
   }
 
   /**
@@ -299,7 +303,7 @@ export class Channel {
     const one = this.#awaited[this.#first];
     if (one === undefined) return;
     const parting = reply.code === 421 ? refusal(one.step, reply) : undefined;
-    if (parting !== undefined && one.step !== 'final') return this.fail(parting);
+    if (parting !== undefined && one.step !== 'final') return this.#fail(parting);
     if (!answers(one.step, reply.code)) return this.#failProtocol(`The server answered ${reply.code} out of turn`);
     this.#goodbye ??= parting;
     this.#complete(one, parting ?? reply);

@@ -108,3 +108,20 @@ test('a refusal right behind the 354 is a refusal of the text', async () => {
   assert.equal(channel.failure?.kind, 'reply');
   assert.equal(channel.failure?.reply?.code, 552);
 });
+
+test('what follows a 421 or a malformed reply answers nothing, though it came in the same turn', async () => {
+  for (const [first, expected] of [
+    ['421 4.3.2 going down\r\n', /421|going down/],
+    ['no reply at all\r\n', /no reply/],
+  ] as const) {
+    const { channel, hear } = open();
+    const answers = [channel.expect('mail', 1000), channel.expect('rcpt', 1000)];
+    hear(first);
+    hear('250 well\r\n');
+    hear('250 well\r\n');
+    for (const answer of await Promise.all(answers)) {
+      assert.ok(isClientFailure(answer));
+      assert.match(`${answer.text} ${answer.reply?.lines.join(' ') ?? ''}`, expected);
+    }
+  }
+});
