@@ -2,10 +2,17 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { openSpool } from '../../../core/spool/file-spool.js';
 import { classOf, isProblem } from '../../../core/problem.js';
-import { rememberingLog } from './remembering-log.js';
-import { contentOf, message, openFixture, returnPath, trace, whole, type SpoolFixture } from './spool-fixture.js';
+import {
+  contentOf,
+  message,
+  nextLife,
+  openFixture,
+  returnPath,
+  trace,
+  whole,
+  type SpoolFixture,
+} from './spool-fixture.js';
 
 /** As a session does: releases the message in any case. */
 async function deliver(fixture: SpoolFixture, name: string, body = message): Promise<void> {
@@ -55,12 +62,7 @@ for (const { durability, ...step } of faults) {
     assert.deepEqual(await readdir(fixture.inbox), taken);
     for (const name of taken) assert.ok((await contentOf(fixture, name)).equals(whole), name);
     await assertNothingIsLeft(fixture);
-    const next = await openSpool(join(fixture.root, 'spool'), {
-      log: rememberingLog().log,
-      durability,
-      reserveBytes: 0,
-    });
-    await next.recover();
+    await nextLife(fixture, { durability });
     assert.deepEqual(await readdir(fixture.inbox), taken, 'after a crash');
   });
 }

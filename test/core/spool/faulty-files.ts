@@ -1,4 +1,5 @@
 import { constants } from 'node:fs';
+import { PendingWork } from '../../../core/concurrency.js';
 import { type FileLayer, nodeFiles } from '../../../core/disk/file-layer.js';
 
 /** Fails calls of one operation as a disk would. */
@@ -47,6 +48,8 @@ export class FaultyFiles implements FileLayer {
   mostOpened = 0;
   #faults: { readonly fault: Fault; seen: number }[] = [];
   #gates: { readonly call: keyof FileLayer; readonly gate: Promise<void> }[] = [];
+  readonly #running = new PendingWork();
+  #isKilled = false;
 
   order(...faults: readonly Fault[]): void {
     this.#faults = faults.map((fault) => ({ fault, seen: 0 }));
@@ -65,6 +68,12 @@ export class FaultyFiles implements FileLayer {
     };
   }
 
+  /** As when the process is killed: resolves when no call runs, and later ones neither start nor settle. */
+  kill(): Promise<void> {
+    this.#isKilled = true;
+    return this.#running.idle();
+  }
+
   count(call: keyof FileLayer, path = ''): number {
     return this.calls.filter((line) => line.startsWith(`${call} `) && line.includes(path)).length;
   }
@@ -78,6 +87,7 @@ export class FaultyFiles implements FileLayer {
       order.seen += 1;
       if (fault.nth === undefined || fault.nth === order.seen) throw systemError(fault.code, call, path);
     }
+    if (this.#isKilled) await new Promise(() => undefined);
   }
 
   #pathOf(fd: number): string {
@@ -86,7 +96,7 @@ export class FaultyFiles implements FileLayer {
 
   async open(path: string, flags: string | number, mode?: number): Promise<number> {
     await this.#before('open', path);
-    const fd = await nodeFiles.open(path, flags, mode);
+    const fd = await this.#running.track(nodeFiles.open(path, flags, mode));
     this.opened.set(fd, path);
     if (typeof flags === 'number' && (flags & constants.O_DSYNC) !== 0) this.#syncing.add(fd);
     else this.#syncing.delete(fd);
@@ -101,96 +111,96 @@ export class FaultyFiles implements FileLayer {
 
   async read(fd: number, buffer: Buffer, position: number | null): Promise<number> {
     await this.#before('read', this.#pathOf(fd));
-    return nodeFiles.read(fd, buffer, position);
+    return this.#running.track(nodeFiles.read(fd, buffer, position));
   }
 
   async write(fd: number, buffers: readonly Buffer[]): Promise<number> {
     await this.#before('write', this.#pathOf(fd));
-    const written = await nodeFiles.write(fd, buffers);
+    const written = await this.#running.track(nodeFiles.write(fd, buffers));
     if (this.#syncing.has(fd)) await this.#before('fsync', this.#pathOf(fd));
     return written;
   }
 
   async fsync(fd: number): Promise<void> {
     await this.#before('fsync', this.#pathOf(fd));
-    await nodeFiles.fsync(fd);
+    await this.#running.track(nodeFiles.fsync(fd));
   }
 
   async fdatasync(fd: number): Promise<void> {
     await this.#before('fdatasync', this.#pathOf(fd));
-    await nodeFiles.fdatasync(fd);
+    await this.#running.track(nodeFiles.fdatasync(fd));
   }
 
   /** A descriptor is closed even when close fails. */
   async close(fd: number): Promise<void> {
     const path = this.#pathOf(fd);
     this.opened.delete(fd);
-    await nodeFiles.close(fd);
+    await this.#running.track(nodeFiles.close(fd));
     await this.#before('close', path);
   }
 
   async link(existing: string, path: string): Promise<void> {
     await this.#before('link', path);
-    await nodeFiles.link(existing, path);
+    await this.#running.track(nodeFiles.link(existing, path));
   }
 
   async createNow(path: string, buffers: readonly Buffer[]): Promise<void> {
     for (const call of ['open', 'write', 'close'] as const) await this.#before(call, path);
-    await nodeFiles.createNow(path, buffers);
+    await this.#running.track(nodeFiles.createNow(path, buffers));
   }
 
   async writeNow(fd: number, buffers: readonly Buffer[]): Promise<void> {
     await this.#before('write', this.#pathOf(fd));
-    await nodeFiles.writeNow(fd, buffers);
+    await this.#running.track(nodeFiles.writeNow(fd, buffers));
   }
 
   async linkNow(existing: string, path: string): Promise<void> {
     await this.#before('link', path);
-    await nodeFiles.linkNow(existing, path);
+    await this.#running.track(nodeFiles.linkNow(existing, path));
   }
 
   async renameNow(from: string, to: string): Promise<void> {
     await this.#before('rename', to);
-    await nodeFiles.renameNow(from, to);
+    await this.#running.track(nodeFiles.renameNow(from, to));
   }
 
   async rename(from: string, to: string): Promise<void> {
     await this.#before('rename', to);
-    await nodeFiles.rename(from, to);
+    await this.#running.track(nodeFiles.rename(from, to));
   }
 
   async unlink(path: string): Promise<void> {
     await this.#before('unlink', path);
-    await nodeFiles.unlink(path);
+    await this.#running.track(nodeFiles.unlink(path));
   }
 
   async mkdir(path: string, mode: number): Promise<void> {
     await this.#before('mkdir', path);
-    await nodeFiles.mkdir(path, mode);
+    await this.#running.track(nodeFiles.mkdir(path, mode));
   }
 
   async rmdir(path: string): Promise<void> {
     await this.#before('rmdir', path);
-    await nodeFiles.rmdir(path);
+    await this.#running.track(nodeFiles.rmdir(path));
   }
 
   async exists(path: string): Promise<boolean> {
     await this.#before('lstat', path);
-    return nodeFiles.exists(path);
+    return this.#running.track(nodeFiles.exists(path));
   }
 
   async lstat(path: string): ReturnType<FileLayer['lstat']> {
     await this.#before('lstat', path);
-    return nodeFiles.lstat(path);
+    return this.#running.track(nodeFiles.lstat(path));
   }
 
   async readdir(path: string): Promise<string[]> {
     await this.#before('readdir', path);
-    return nodeFiles.readdir(path);
+    return this.#running.track(nodeFiles.readdir(path));
   }
 
   async statfs(path: string): ReturnType<FileLayer['statfs']> {
     await this.#before('statfs', path);
-    return nodeFiles.statfs(path);
+    return this.#running.track(nodeFiles.statfs(path));
   }
 }

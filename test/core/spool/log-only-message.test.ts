@@ -3,15 +3,13 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
 import { LogOnlyMessage } from '../../../core/spool/message-log.js';
-import type { FindLinked } from '../../../core/spool/restoration.js';
 import type { LoggedMessage } from '../../../core/spool/spool.js';
-import { FaultyFiles } from './faulty-files.js';
-import { rememberingLog } from './remembering-log.js';
 import {
   contentOf,
+  inLog,
   largeMessage,
+  nextLife,
   openFixture,
   received,
   segmentsListed,
@@ -19,14 +17,7 @@ import {
   type SpoolFixture,
 } from './spool-fixture.js';
 
-const never = 1e9;
-const log = {
-  durability: 'log',
-  checkpointMs: never,
-  checkpointBytes: never,
-  segmentBytes: 1024 * 1024,
-  maxSegments: 2,
-} as const;
+const log = { ...inLog, maxSegments: 2 } as const;
 
 /** A message that is only in the log, with a count of its links. */
 async function kept(fixture: SpoolFixture, name: string) {
@@ -42,23 +33,6 @@ async function surely(fixture: SpoolFixture, name: string): Promise<LoggedMessag
   await message.release();
   assert.ok(found !== undefined);
   return found;
-}
-
-/** A new spool on the folder of a killed process: nothing of the old one was closed. */
-async function nextLife(
-  fixture: SpoolFixture,
-  find?: FindLinked,
-  options: Partial<SpoolOptions> = {},
-): Promise<FileSpool> {
-  const spool = await openSpool(join(fixture.root, 'spool'), {
-    ...log,
-    reserveBytes: 0,
-    files: new FaultyFiles(),
-    log: rememberingLog().log,
-    ...options,
-  });
-  await spool.recover(find && (() => find));
-  return spool;
 }
 
 const inbox = (fixture: SpoolFixture) => readdir(fixture.inbox);
@@ -89,9 +63,9 @@ test('a dropped message never becomes a file, not even after a crash', async (t)
   const message = await surely(fixture, 'a');
   assert.equal(message.drop(), true);
   assert.equal(message.content, undefined);
-  await nextLife(fixture, () => Promise.resolve(null));
+  const spool = await nextLife(fixture, { finder: () => () => Promise.resolve(null) });
   assert.deepEqual(await inbox(fixture), []);
-  await fixture.spool.close();
+  await spool.close();
   assert.deepEqual(await inbox(fixture), []);
   assert.equal(fixture.files.count('open', 'new/a'), 0);
 });
@@ -174,7 +148,9 @@ test('a record that cannot be written makes no message durable', async (t) => {
   const message = await received(fixture.spool);
   await assert.rejects(async () => message.keepInLog?.({ folder: fixture.inbox, name: 'a' }, () => undefined));
   fixture.files.order();
-  await nextLife(fixture, (placement) => Promise.resolve(placement.name === 'first' ? null : undefined));
+  await nextLife(fixture, {
+    finder: () => (placement) => Promise.resolve(placement.name === 'first' ? null : undefined),
+  });
   assert.deepEqual(await inbox(fixture), []);
 });
 

@@ -2,12 +2,13 @@ import assert from 'node:assert/strict';
 import { mkdir, readdir, readFile, rename, rm, truncate, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
 import type { FileSystemFlush } from '../../../core/disk/folder.js';
 import type { FindLinked } from '../../../core/spool/restoration.js';
 import {
   contentOf,
+  inLog,
   largeMessage,
+  nextLife,
   openFixture,
   received,
   segmentsListed,
@@ -16,24 +17,6 @@ import {
 } from './spool-fixture.js';
 import { untilTrue } from '../../support/until.js';
 import { FaultyFiles } from './faulty-files.js';
-import { rememberingLog } from './remembering-log.js';
-
-const never = 1e9;
-const segmentBytes = 1024 * 1024;
-const log = { durability: 'log', checkpointMs: never, checkpointBytes: never, segmentBytes } as const;
-
-/** A new spool on the folder of a killed process: nothing of the old one was closed. */
-async function nextLife(fixture: SpoolFixture, options: Partial<SpoolOptions> = {}): Promise<FileSpool> {
-  const spool = await openSpool(join(fixture.root, 'spool'), {
-    ...log,
-    reserveBytes: 0,
-    files: new FaultyFiles(),
-    log: rememberingLog().log,
-    ...options,
-  });
-  await spool.recover();
-  return spool;
-}
 
 async function delivered(fixture: SpoolFixture, name: string, spool = fixture.spool, body?: Buffer): Promise<void> {
   const message = await received(spool, body);
@@ -46,7 +29,7 @@ async function delivered(fixture: SpoolFixture, name: string, spool = fixture.sp
 const spoolIsEmpty = async (fixture: SpoolFixture) => assert.deepEqual(await readdir(join(fixture.root, 'spool')), []);
 
 test('a logged message is visible at once, without a separate fsync', async (t) => {
-  const fixture = await openFixture(t, { ...log, maxSegments: 1 });
+  const fixture = await openFixture(t, { ...inLog, maxSegments: 1 });
   await delivered(fixture, 'first');
   await segmentsListed(fixture.files);
   fixture.files.calls.length = 0;
@@ -57,7 +40,7 @@ test('a logged message is visible at once, without a separate fsync', async (t) 
 });
 
 test('nothing is visible before the record is durable', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'first');
   const release = fixture.files.hold('fdatasync');
   const placed = delivered(fixture, 'a');
@@ -69,7 +52,7 @@ test('nothing is visible before the record is durable', async (t) => {
 });
 
 test('messages whose files are lost, cut short or full of zeros after a power cut are written again', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   for (const name of ['whole', 'lost', 'empty', 'short', 'zeros']) await delivered(fixture, name);
   await unlink(join(fixture.inbox, 'lost'));
   await truncate(join(fixture.inbox, 'empty'), 0);
@@ -83,7 +66,7 @@ test('messages whose files are lost, cut short or full of zeros after a power cu
 });
 
 test('a replay runs once: a message removed after it is not restored', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   await nextLife(fixture);
   await unlink(join(fixture.inbox, 'a'));
@@ -92,18 +75,17 @@ test('a replay runs once: a message removed after it is not restored', async (t)
 });
 
 test('a message that was moved is found and left alone', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   const moved = join(fixture.root, 'elsewhere');
   await rename(join(fixture.inbox, 'a'), moved);
-  const spool = await openSpool(join(fixture.root, 'spool'), { ...log, log: rememberingLog().log });
-  await spool.recover(() => () => Promise.resolve(moved));
+  await nextLife(fixture, { finder: () => () => Promise.resolve(moved) });
   assert.deepEqual(await readdir(fixture.inbox), []);
   assert.ok((await readFile(moved)).equals(whole));
 });
 
 test('a replay does not restore a removed mailbox', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   await rm(fixture.inbox, { recursive: true });
   await nextLife(fixture);
@@ -111,7 +93,7 @@ test('a replay does not restore a removed mailbox', async (t) => {
 });
 
 test('a data folder that was moved after the crash is restored at its new path', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   await unlink(join(fixture.inbox, 'a'));
   const root = join(fixture.root, 'moved');
@@ -122,7 +104,7 @@ test('a data folder that was moved after the crash is restored at its new path',
 });
 
 test('a message that was rolled back is not restored', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   const message = await received(fixture.spool);
   const placements = [
     { folder: fixture.inbox, name: 'a' },
@@ -136,7 +118,7 @@ test('a message that was rolled back is not restored', async (t) => {
 });
 
 test('a kill between the two steps of a rollback leaves nothing after the replay', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   const message = await received(fixture.spool);
   const placement = { folder: fixture.inbox, name: 'a' };
   await message.link([placement]);
@@ -147,7 +129,7 @@ test('a kill between the two steps of a rollback leaves nothing after the replay
 });
 
 test('a message is at all of its targets or at none, now and after a crash', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await writeFile(join(fixture.inbox, 'b'), 'mine');
   const message = await received(fixture.spool);
   const placements = ['a', 'b', 'c'].map((name) => ({ folder: fixture.inbox, name }));
@@ -159,7 +141,7 @@ test('a message is at all of its targets or at none, now and after a crash', asy
 });
 
 test('a large message is a durable file, log or not', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   fixture.files.calls.length = 0;
   const message = await received(fixture.spool, largeMessage);
   await message.link([{ folder: fixture.inbox, name: 'a' }]);
@@ -167,7 +149,7 @@ test('a large message is a durable file, log or not', async (t) => {
 });
 
 test('when the log is full a message becomes a durable file', async (t) => {
-  const fixture = await openFixture(t, { ...log, segmentBytes: 256 * 1024, maxSegments: 1 });
+  const fixture = await openFixture(t, { ...inLog, segmentBytes: 256 * 1024, maxSegments: 1 });
   const body = Buffer.alloc(60_000, 'text\r\n');
   for (let n = 0; n < 10; n += 1) {
     const message = await received(fixture.spool, body);
@@ -192,7 +174,7 @@ function flushOf(answer: () => Promise<boolean>): FileSystemFlush & { asked: num
 
 test('records are released after a flush of the file system that includes their files', async (t) => {
   const flush = flushOf(() => Promise.resolve(true));
-  const fixture = await openFixture(t, { ...log, checkpointBytes: 1, flush });
+  const fixture = await openFixture(t, { ...inLog, checkpointBytes: 1, flush });
   await delivered(fixture, 'a');
   await fixture.spool.close();
   assert.ok(flush.asked >= 1);
@@ -202,7 +184,7 @@ test('records are released after a flush of the file system that includes their 
 });
 
 test('where a file system cannot be flushed, each file is fsynced before its record is released', async (t) => {
-  const fixture = await openFixture(t, { ...log, flush: flushOf(() => Promise.resolve(false)) });
+  const fixture = await openFixture(t, { ...inLog, flush: flushOf(() => Promise.resolve(false)) });
   for (const name of ['a', 'b', 'c']) await delivered(fixture, name);
   fixture.files.calls.length = 0;
   await fixture.spool.close();
@@ -213,7 +195,7 @@ test('where a file system cannot be flushed, each file is fsynced before its rec
 test('when the flush reports a fault, every message is written again', async (t) => {
   let fails = true;
   const flush = flushOf(() => (fails ? Promise.reject(new Error('EIO')) : Promise.resolve(true)));
-  const fixture = await openFixture(t, { ...log, flush });
+  const fixture = await openFixture(t, { ...inLog, flush });
   for (const name of ['a', 'b']) await delivered(fixture, name);
   fixture.files.calls.length = 0;
   await fixture.spool.close();
@@ -234,7 +216,7 @@ test('after a fault of the flush, messages are written again until that succeeds
     files.order({ call: 'rename', code: 'EIO', path: 'new/a', nth: 1 });
     return Promise.reject(new Error('EIO'));
   });
-  const fixture = await openFixture(t, { ...log, checkpointMs: 20, flush, files });
+  const fixture = await openFixture(t, { ...inLog, checkpointMs: 20, flush, files });
   await delivered(fixture, 'a');
   await untilTrue('another flush', () => flushes > 1);
   await fixture.spool.close();
@@ -260,7 +242,7 @@ const flushes = {
 for (const [what, answer] of Object.entries(flushes)) {
   for (const seen of ['nowhere', 'where it no longer is'] as const) {
     test(`a message that is moved while the log looks for it, and seen ${seen}, is made durable when the file system ${what}`, async (t) => {
-      const fixture = await openFixture(t, { ...log, flush: flushOf(answer) });
+      const fixture = await openFixture(t, { ...inLog, flush: flushOf(answer) });
       const moved = join(fixture.root, 'moved');
       await fixture.spool.recover(findersOf(seen === 'nowhere' ? undefined : join(fixture.inbox, 'a'), moved));
       await delivered(fixture, 'a');
@@ -276,7 +258,7 @@ for (const [what, answer] of Object.entries(flushes)) {
 }
 
 test('a message that is found nowhere twice was removed: its record is released', async (t) => {
-  const fixture = await openFixture(t, { ...log, flush: flushOf(flushes['cannot be flushed']) });
+  const fixture = await openFixture(t, { ...inLog, flush: flushOf(flushes['cannot be flushed']) });
   await delivered(fixture, 'a');
   await unlink(join(fixture.inbox, 'a'));
   await fixture.spool.close();
@@ -285,26 +267,23 @@ test('a message that is found nowhere twice was removed: its record is released'
 });
 
 test('a message that is moved while a start looks for it does not keep the log from use', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   const moved = join(fixture.root, 'moved');
   await rename(join(fixture.inbox, 'a'), moved);
-  const files = new FaultyFiles();
-  const spool = await openSpool(join(fixture.root, 'spool'), { ...log, files, log: rememberingLog().log });
-  await spool.recover(findersOf(join(fixture.inbox, 'a'), moved));
+  const spool = await nextLife(fixture, { finder: findersOf(join(fixture.inbox, 'a'), moved) });
   assert.equal(spool.report().status, 'up');
   assert.deepEqual(await readdir(fixture.inbox), []);
   await spool.close();
 });
 
 test('a record whose file a start could not make durable is not released', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   const files = new FaultyFiles();
   files.order({ call: 'fsync', code: 'EIO', path: 'new/a' });
   const hindered = await nextLife(fixture, { files, flush: flushOf(flushes['cannot be flushed']) });
   assert.equal(hindered.report().status, 'degraded');
-  // It would try again beside the next one.
   await hindered.close();
   await unlink(join(fixture.inbox, 'a'));
   await nextLife(fixture);
@@ -312,7 +291,7 @@ test('a record whose file a start could not make durable is not released', async
 });
 
 test('a message that cannot be restored stays in the log, degrades health, and is restored by the next start', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   await unlink(join(fixture.inbox, 'a'));
   const files = new FaultyFiles();
@@ -327,7 +306,7 @@ test('a message that cannot be restored stays in the log, degrades health, and i
 
 test('F-R25: a log enlarged by a burst shrinks to one segment when idle', async (t) => {
   const size = 256 * 1024;
-  const fixture = await openFixture(t, { ...log, checkpointMs: 20, segmentBytes: size, idleMs: 200 });
+  const fixture = await openFixture(t, { ...inLog, checkpointMs: 20, segmentBytes: size, idleMs: 200 });
   const segments = async (): Promise<number> =>
     (await readdir(`${fixture.root}/spool-log`)).filter((name) => name.endsWith('.segment')).length;
   for (let n = 0; n < 30; n += 1) await delivered(fixture, `m${n}`, fixture.spool, largeMessage.subarray(0, 60_000));
@@ -338,7 +317,7 @@ test('F-R25: a log enlarged by a burst shrinks to one segment when idle', async 
 });
 
 test('a log is replayed although it is no longer configured', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
   await unlink(join(fixture.inbox, 'a'));
   const spool = await nextLife(fixture, { durability: 'file' });
@@ -351,10 +330,8 @@ test('a log is replayed although it is no longer configured', async (t) => {
 });
 
 test('unknown files in the folder of the log are set aside and reported, and the start continues', async (t) => {
-  const fixture = await openFixture(t, log);
+  const fixture = await openFixture(t, inLog);
   await delivered(fixture, 'a');
-  // Nothing of the first process may come between: it would be a second unknown file.
-  await fixture.spool.close();
   await writeFile(join(fixture.root, 'spool-log', 'notes.txt'), 'somebody else');
   const spool = await nextLife(fixture);
   const { status, why } = spool.report();

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { openSpool, type FileSpool, type SpoolOptions } from '../../../core/spool/file-spool.js';
 import { makeFolder } from '../../../core/disk/folder.js';
+import type { FindLinked } from '../../../core/spool/restoration.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { untilTrue } from '../../support/until.js';
@@ -15,6 +16,15 @@ export const whole = Buffer.concat([returnPath, trace, message]);
 /** Larger than what stays in memory. */
 export const largeMessage = Buffer.concat([message, Buffer.alloc(700_001, 'seventeen letters')]);
 
+const never = 1e9;
+/** Messages are durable by their records, and no checkpoint comes by itself. */
+export const inLog = {
+  durability: 'log',
+  checkpointMs: never,
+  checkpointBytes: never,
+  segmentBytes: 1024 * 1024,
+} as const;
+
 export interface SpoolFixture {
   /** Contains `spool` and an empty folder `new`. */
   readonly root: string;
@@ -22,20 +32,40 @@ export interface SpoolFixture {
   readonly files: FaultyFiles;
   readonly spool: FileSpool;
   readonly sentences: readonly string[];
+  /** Those of every process. */
+  readonly lives: FaultyFiles[];
+}
+
+interface LifeOptions extends Partial<SpoolOptions> {
+  readonly files?: FaultyFiles;
 }
 
 export async function openFixture(
   test: Parameters<typeof temporaryFolder>[0],
-  options: Partial<SpoolOptions> = {},
+  options: LifeOptions = {},
 ): Promise<SpoolFixture> {
   const root = await temporaryFolder(test);
-  const files = new FaultyFiles();
+  const { files = new FaultyFiles() } = options;
   const { log, sentences } = rememberingLog();
   const inbox = join(root, 'new');
   await makeFolder(inbox);
-  const spool = await openSpool(join(root, 'spool'), { log, files, reserveBytes: 0, ...options });
+  const spool = await openSpool(join(root, 'spool'), { log, reserveBytes: 0, ...options, files });
   await spool.recover();
-  return { root, inbox, files, spool, sentences };
+  return { root, inbox, files, spool, sentences, lives: [files] };
+}
+
+/** Kills the process and starts another on its folder: nothing of the old spool is closed. */
+export async function nextLife(
+  fixture: SpoolFixture,
+  options: LifeOptions & { readonly finder?: () => FindLinked } = {},
+): Promise<FileSpool> {
+  await Promise.all(fixture.lives.map((files) => files.kill()));
+  const { files = new FaultyFiles(), finder, ...given } = options;
+  fixture.lives.push(files);
+  const { log } = rememberingLog();
+  const spool = await openSpool(join(fixture.root, 'spool'), { ...inLog, reserveBytes: 0, files, log, ...given });
+  await spool.recover(finder);
+  return spool;
 }
 
 /** Spools the bytes in pieces, as a peer sends them. */
