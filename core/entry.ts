@@ -5,10 +5,9 @@ import { keepCompiled } from './cli/compiled-code.js';
 
 const startPercent = 200;
 const maxGrowthBytes = 48 * 1024 * 1024;
-const growthCheckMs = 10_000;
 /** Both halves. */
 const youngBytes = 16 * 1024 * 1024;
-const youngCheckMs = 250;
+const checkMs = 250;
 
 /**
  * Lets the heap grow to three times what lives, and by 48 MB at most, before V8 marks all of it again. V8 alone chooses
@@ -39,9 +38,11 @@ function setYoungGrowth(factor: number): void {
 }
 
 setHeapGrowth(startPercent);
-setInterval(limitHeapGrowth, growthCheckMs).unref();
 setYoungGrowth(1);
-setInterval(limitYoungHeap, youngCheckMs).unref();
+setInterval(() => {
+  limitHeapGrowth();
+  limitYoungHeap();
+}, checkMs).unref();
 // Flags are part of the key of compiled code, which is written at the exit and read at the next start.
 process.once('exit', () => {
   setHeapGrowth(startPercent);
