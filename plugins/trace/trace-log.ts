@@ -200,7 +200,8 @@ export class TraceLog {
     const full = this.#full;
     this.#full = [];
     for (const segment of full) {
-      if ((await this.#append(segment)) && (await this.#finish(segment))) this.#segments.push(segment);
+      const isWritten = (await this.#append(segment)) && (await this.#finish(segment));
+      if (isWritten) this.#segments.push({ at: segment.at, bytes: segment.bytes });
     }
     if (full.length > 0) await this.#trim().catch((error: unknown) => this.#fail(error));
     const open = this.#open;

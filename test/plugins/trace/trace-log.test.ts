@@ -82,6 +82,20 @@ suite('the log of traces', () => {
     assert.ok((await readdir(folder)).every((name) => isTraceFile({ name })));
   });
 
+  test('keeps no index of a full segment in memory: its file answers', async (t) => {
+    const { folder, traces } = await opened(t);
+    const indexes = async () => (await readdir(folder)).filter((name) => name.endsWith('.index'));
+    let count = 0;
+    while ((await indexes()).length === 0) {
+      for (const end = count + 5000; count < end; count += 1) traces.add(acceptedRecord(count));
+      await traces.flush();
+    }
+    assert.equal((await traces.find(idOf(0), { limit: 9 })).length, 1);
+    for (const name of await indexes()) await rm(join(folder, name));
+    assert.equal((await traces.find(idOf(0), { limit: 9 })).length, 0);
+    assert.equal((await traces.find(idOf(count - 1), { limit: 9 })).length, 1);
+  });
+
   test('is kept for its days and bytes, the newest longest', async (t) => {
     const { folder, traces, clock } = await opened(t);
     for (let n = 0; n < 4; n += 1) {
