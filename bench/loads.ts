@@ -18,7 +18,7 @@ export interface Load {
 
 /**
  * Messages of the first round, after which V8 has compiled what it is going to. A few come before each later one too: V8
- * discards compiled code of a process that was idle for ten seconds.
+ * of Node.js 20 discards compiled code of an idle process, after ten seconds if left alone.
  */
 export const warmMessages = 8000;
 

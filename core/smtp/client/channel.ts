@@ -248,7 +248,7 @@ export class Channel {
     if (this.#unread.push(event) === 1) onePass.add(this.#readNext);
   }
 
-  /** Reads one event in each pass, so that whoever awaits a reply continues before the next event is read. */
+  /** One event in each pass: the code that awaits a reply runs before the next event is read. */
   readonly #readNext = (): void => {
     const next = this.#unread.shift();
     if (next === undefined) return;
