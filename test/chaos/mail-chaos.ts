@@ -6,8 +6,9 @@ import { migrate } from '../../plugins/cluster/database/schema.js';
 import { atEnd, type Ending } from '../support/ending.js';
 import { freePort } from '../support/free-port.js';
 import { Postgres } from '../support/postgres.js';
+import { SmtpClient } from '../support/smtp-client.js';
 import { temporaryFolder } from '../support/temporary-folder.js';
-import { untilTrue } from '../support/until.js';
+import { until, untilTrue } from '../support/until.js';
 import {
   type ChaosOptions,
   database,
@@ -36,6 +37,12 @@ export function mailSessionMs(wantedMs = 2 * defaultSessionMs()): number {
   return Math.max(2000, Math.ceil(wantedMs / 1000) * 1000);
 }
 
+/** Who gets no connection sends all of its mail to another node. */
+async function takesMail(port: number): Promise<void> {
+  const client = await until('a greeting', () => SmtpClient.greeted({ port }).catch(() => undefined), maxWaitMs);
+  client.socket.destroy();
+}
+
 /** Three whole servers take mail by SMTP and give it to a sink, while they and their database are disturbed. */
 export async function runMailChaos(test: Ending, options: ChaosOptions): Promise<MailChaosResult> {
   const { messages, events, seed, fence, sessionMs } = options;
@@ -45,8 +52,8 @@ export async function runMailChaos(test: Ending, options: ChaosOptions): Promise
   atEnd(test, () => observer.close());
   await observer.do(migrate);
   await observer.do((client) => client.query(leaseLog));
-  // There is mail under way in all of the events.
-  const ms = Math.max(2, events) * sessionMs;
+  // There is mail under way in all of the events, and when the first node, started last, gets its share of the connections.
+  const ms = Math.max(4, events) * sessionMs;
   const sink = await startSink(test, './mail-sink.js', Math.min(200, (ms * 12) / messages));
   const folder = await temporaryFolder(test);
   const ports: number[] = [];
@@ -61,6 +68,7 @@ export async function runMailChaos(test: Ending, options: ChaosOptions): Promise
       await NodeProcess.start(test, postgres, database, { module: here('./server-node.js'), ...own, ...stops }),
     );
   }
+  await Promise.all(ports.map(takesMail));
   const sent: Sent = { accepted: new Map(), unanswered: new Map() };
   const giveUp = new AbortController();
   const sending = sendAll(ports, { count: messages, ms, sent, signal: giveUp.signal });

@@ -41,10 +41,12 @@ export class NodeProcess {
   readonly name: string;
   /** Output of a process that ended by itself. */
   readonly faults: string[] = [];
-  readonly #options: NodeOptions;
+  #options: NodeOptions;
   readonly #database: string;
   #child: ChildProcess;
-  #stopping: Promise<string>;
+  /** Where it has stopped itself: a message of the node of one table, the session of a whole server. */
+  readonly stopping: Promise<string>;
+  #hasStopped: (id: string) => void = () => undefined;
   #isOver = false;
 
   private constructor(proxy: Proxy, database: string, options: NodeOptions) {
@@ -52,7 +54,8 @@ export class NodeProcess {
     this.name = options.name;
     this.#options = options;
     this.#database = database;
-    [this.#child, this.#stopping] = this.#spawn(options.stopBeforeDot);
+    this.stopping = new Promise((resolve) => (this.#hasStopped = resolve));
+    this.#child = this.#spawn();
   }
 
   static async start(test: Ending, postgres: Postgres, database: string, options: NodeOptions): Promise<NodeProcess> {
@@ -65,11 +68,6 @@ export class NodeProcess {
     return node;
   }
 
-  /** Where it has stopped itself: a message of the node of one table, the session of a whole server. */
-  get stopping(): Promise<string> {
-    return this.#stopping;
-  }
-
   async kill(): Promise<void> {
     const child = this.#child;
     if (child.exitCode !== null || child.signalCode !== null) return;
@@ -80,7 +78,7 @@ export class NodeProcess {
 
   startAgain(): void {
     if (this.#isOver || (this.#child.exitCode === null && this.#child.signalCode === null)) return;
-    [this.#child, this.#stopping] = this.#spawn(undefined);
+    this.#child = this.#spawn();
   }
 
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void {
@@ -92,13 +90,12 @@ export class NodeProcess {
     this.#child.send({ shiftMs }, () => undefined);
   }
 
-  #spawn(stopBeforeDot: number | undefined): [ChildProcess, Promise<string>] {
+  #spawn(): ChildProcess {
     const { module, ...options } = this.#options;
     const given: NodeArguments = {
       ...options,
       database: this.#database,
       instance: `data folder of ${this.name}`,
-      ...(stopBeforeDot !== undefined && { stopBeforeDot }),
     };
     const command = [process.execPath, '--enable-source-maps', '--import', preload, module, JSON.stringify(given)];
     const [program = '', ...words] = [...launcher, ...command];
@@ -110,9 +107,11 @@ export class NodeProcess {
         setTimeout(() => this.#child === child && this.startAgain(), 500);
       } else if (code !== null) this.faults.push(`${this.name} ended with ${code}: ${output.stdout}${output.stderr}`);
     });
-    const stopping = new Promise<string>((resolve) => {
-      child.on('message', ({ stops }: { readonly stops: string }) => resolve(stops));
+    child.on('message', ({ stops }: { readonly stops: string }) => {
+      const { stopBeforeDot: _, ...others } = this.#options;
+      this.#options = others;
+      this.#hasStopped(stops);
     });
-    return [child, stopping];
+    return child;
   }
 }
