@@ -58,6 +58,16 @@ export function formatDuration(seconds: number): string {
     .join(' ');
 }
 
+const isoTime = /^(\d{4}-\d{2}-\d{2})(T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?$/;
+
+/** A date or time in ISO 8601, in UTC without a zone, as milliseconds; NaN for anything else, such as February 30. */
+export function parseTime(text: string): number {
+  const [whole = '', date = '', time, zone] = isoTime.exec(text) ?? [];
+  const day = Date.parse(`${date}T00:00Z`);
+  if (Number.isNaN(day) || !new Date(day).toISOString().startsWith(date)) return Number.NaN;
+  return Date.parse(time === undefined || zone !== undefined ? whole : `${whole}Z`);
+}
+
 /** `2026-11-21 00:00:00 UTC`; what is no time is shown as it is. */
 export function formatTime(iso: unknown): string {
   const at = Date.parse(String(iso));

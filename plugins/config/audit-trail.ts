@@ -2,6 +2,7 @@ import type { FileHandle } from 'node:fs/promises';
 import { type AuditEntry, type AuditPage, type AuditQuery, requestedPath } from '../../core/contracts/http-records.js';
 import { openAuditFile } from '../../core/log/file.js';
 import { problem } from '../../core/problem.js';
+import { parseTime } from '../../core/text/format.js';
 import { redact } from '../../core/log/redact.js';
 
 /** Bytes that one request reads; a page with fewer entries returns a cursor to continue. */
@@ -26,7 +27,7 @@ export async function readAudit(folder: string, query: AuditQuery): Promise<Audi
   let scanned = 0;
   let last: Line | undefined;
   const fits = filterOf(query);
-  const oldest = query.since === undefined ? -Infinity : Date.parse(query.since) - clockSlackMs;
+  const oldest = query.since === undefined ? -Infinity : parseTime(query.since) - clockSlackMs;
   for await (const line of linesBackwards(folder, query.cursor)) {
     if (found.length > query.limit || scanned > maxScanned) break;
     scanned += line.text.length;
@@ -130,7 +131,7 @@ function parse(text: string): AuditEntry | undefined {
 
 function filterOf(query: AuditQuery): (entry: AuditEntry) => boolean {
   const { node, who, from, method, path, action, result, since, until } = query;
-  const [earliest, latest] = [since, until].map((time) => (time === undefined ? undefined : Date.parse(time)));
+  const [earliest, latest] = [since, until].map((time) => (time === undefined ? undefined : parseTime(time)));
   const has = (text: string | null | undefined, part: string | undefined) =>
     part === undefined || (text ?? '').toLowerCase().includes(part.toLowerCase());
   return (entry) => {

@@ -16,7 +16,7 @@ import {
   type Response,
 } from '../../../core/http/endpoint.js';
 import { namesTag, unconfirmed } from '../../../core/http/response.js';
-import { pluralize } from '../../../core/text/format.js';
+import { parseTime, pluralize } from '../../../core/text/format.js';
 import { problem } from '../../../core/problem.js';
 import { isoTime, summaryAnswer, EntrySummaryAnswer } from './entry-answer.js';
 import { isOpenState, maxSelected, entrySelection, entryFilterQuery } from './queue-page.js';
@@ -33,13 +33,7 @@ const reason = z
   .optional();
 const moment = z
   .union([z.literal(''), z.iso.datetime({ offset: true }), z.iso.datetime({ local: true }), z.int().min(0)])
-  .transform((at) =>
-    at === ''
-      ? undefined
-      : typeof at === 'number'
-        ? at * 1000
-        : Date.parse(/[Z+]|-\d\d:\d\d$/.test(at) ? at : `${at}Z`),
-  )
+  .transform((at) => (at === '' ? undefined : typeof at === 'number' ? at * 1000 : parseTime(at)))
   .optional();
 
 export const MutationAnswer = z.object({

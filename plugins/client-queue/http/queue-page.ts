@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type EntryState, entryStates, openStates } from '../../../core/contracts/queue-entry.js';
 import { type EntryFilter, entrySorts } from '../../../core/contracts/relay-queue.js';
+import { parseTime } from '../../../core/text/format.js';
 import type { RecordedControl } from '../delivery/destination-controls.js';
 import { siteLabel } from '../delivery/destination.js';
 import {
@@ -289,7 +290,6 @@ const optional = <T extends z.ZodType>(schema: T) => z.union([z.literal(''), sch
 
 const secondsOf: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 const maxAge = 1e9;
-const zoneless = /T[^Z+-]*$/;
 
 /** Seconds, or a time in ISO 8601. */
 const Age = z
@@ -303,7 +303,7 @@ const Age = z
         const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
         const seconds = Number(count) * (secondsOf[unit] ?? 0);
         if (seconds <= maxAge) return seconds;
-        const at = /^\d{4}-\d{2}-\d{2}(T|$)/.test(text) ? Date.parse(zoneless.test(text) ? `${text}Z` : text) : NaN;
+        const at = parseTime(text);
         if (!Number.isNaN(at)) return new Date(at).toISOString();
         context.addIssue({
           code: 'custom',

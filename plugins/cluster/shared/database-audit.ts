@@ -10,6 +10,7 @@ import {
 import type { Log } from '../../../core/log/log.js';
 import { redact } from '../../../core/log/redact.js';
 import { isProblem, problem } from '../../../core/problem.js';
+import { parseTime } from '../../../core/text/format.js';
 import { auditStamp, linesAfter, parsePlace } from './audit-files.js';
 import { isUnanswered } from '../database/database.js';
 import { askFor } from '../database/server-state.js';
@@ -175,7 +176,7 @@ interface AuditRow extends SqlRow {
 async function readPage({ database }: Cluster, query: AuditQuery): Promise<AuditPage> {
   const { limit, cursor } = query;
   const from = cursor === undefined ? undefined : parseCursor(cursor);
-  const times = [query.since, query.until].map((time) => (time === undefined ? null : Date.parse(time)));
+  const times = [query.since, query.until].map((time) => (time === undefined ? null : parseTime(time)));
   const words = [query.who, query.from, query.path, query.action];
   const wanted = [
     ...words.map((word) => (word === undefined ? null : searched(word))),

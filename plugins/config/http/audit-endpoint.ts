@@ -7,6 +7,7 @@ import {
   requestedPath,
 } from '../../../core/contracts/http-records.js';
 import { type AnyEndpoint, defineEndpoint } from '../../../core/http/endpoint.js';
+import { parseTime } from '../../../core/text/format.js';
 import { auditWords } from '../audit-words.js';
 import { isProblem, problem } from '../../../core/problem.js';
 import { isFileCursor, readAudit } from '../audit-trail.js';
@@ -16,7 +17,7 @@ const time = (what: string) =>
   z
     .string()
     .max(40)
-    .refine((text) => !Number.isNaN(Date.parse(text)), 'must be a time such as 2026-11-21T12:00:00Z')
+    .refine((text) => !Number.isNaN(parseTime(text)), 'must be a time such as 2026-11-21T12:00:00Z')
     .optional()
     .describe(what);
 const methods = ['POST', 'PUT', 'PATCH', 'DELETE', 'LOCAL'] as const;

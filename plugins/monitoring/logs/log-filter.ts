@@ -1,5 +1,6 @@
 import { type LogLevel, logLevels } from '../../../core/log/log.js';
 import { problem } from '../../../core/problem.js';
+import { parseTime } from '../../../core/text/format.js';
 
 /** Criteria for lines of the log. */
 export interface LogFilter {
@@ -18,7 +19,6 @@ export function wordsOf(query: string): readonly string[] {
 }
 
 const seconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
-const iso = /^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?$/;
 
 const latest = Date.parse('9999-12-31T23:59:59.999Z');
 
@@ -30,18 +30,12 @@ const latest = Date.parse('9999-12-31T23:59:59.999Z');
 export function parseMoment(name: string, text: string | undefined, now: number): string | undefined {
   if (text === undefined) return undefined;
   const [, count, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
-  const at =
-    count === undefined
-      ? Date.parse(iso.test(text) ? withZone(text) : '')
-      : now - Number(count) * (seconds[unit] ?? 0) * 1000;
+  const at = count === undefined ? parseTime(text) : now - Number(count) * (seconds[unit] ?? 0) * 1000;
   // Years with more than four digits cannot be compared with the lines.
   if (at <= latest) return new Date(at).toISOString();
   const message = 'must be an age (15m, 2h, 7d) or an ISO 8601 time';
   throw problem('bad-request', { detail: `The parameter ${name} ${message}.`, errors: [{ pointer: name, message }] });
 }
-
-const withZone = (text: string): string =>
-  text.includes('T') && !/(?:Z|[+-]\d{2}:\d{2})$/.test(text) ? `${text}Z` : text;
 
 /** Level and time come first in each line of the log. */
 const head = /^\{"level":"([a-z]+)","time":"([^"]{10,40})"/;
