@@ -278,7 +278,8 @@ export function isAttachment(part: Part): boolean {
   if (part.disposition === 'attachment') return true;
   if (part.contentType.startsWith('multipart/')) return false;
   if (part.contentType === 'message/rfc822' || part.contentType === 'message/global') return true;
-  if (part.contentType.startsWith('text/')) return part.filename !== undefined && part.contentType !== 'text/plain';
+  if (part.contentType === 'text/plain') return part.filename !== undefined && part.disposition !== undefined;
+  if (part.contentType.startsWith('text/')) return part.filename !== undefined;
   return !(part.cid !== undefined && part.contentType.startsWith('image/'));
 }
 

@@ -234,6 +234,13 @@ suite('what a reader sees of the tree', () => {
     );
   });
 
+  test('a text with the disposition of a file is one, and a text that only has a name is read', () => {
+    const isFile = (...header: readonly string[]) => isAttachment(readStructure(lines(...header, '', 'x')).root);
+    assert.equal(isFile('Content-Type: text/plain', 'Content-Disposition: inline; filename=notes.txt'), true);
+    assert.equal(isFile('Content-Type: text/plain', 'Content-Disposition: inline'), false);
+    assert.equal(isFile('Content-Type: text/plain; name=notes.txt'), false);
+  });
+
   test('a file name is a last component without controls and direction marks', () => {
     const nameOf = (filename: string) =>
       readStructure(lines(`Content-Disposition: attachment; filename="${filename}"`, '')).root.filename;
