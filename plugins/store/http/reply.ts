@@ -87,9 +87,10 @@ async function contentOf(reader: StoreReader, file: MessageFile): Promise<DraftC
   }
 }
 
-/** Its attachments; a message that is too large or too deeply nested is attached whole. */
+/** Its attachments; a message that is too large or too deeply nested, or whose text is not quoted in full, is attached whole. */
 function forwardedParts(file: MessageFile, original: DraftContent): readonly PartSource[] {
-  return original.truncated ? [wholeMessage(file)] : partsOfMessage(file, original.attachments);
+  const isWhole = !original.truncated && (original.text ?? original.html ?? '').length <= maxQuoted;
+  return isWhole ? partsOfMessage(file, original.attachments) : [wholeMessage(file)];
 }
 
 function wholeMessage({ handle, size }: MessageFile): PartSource {

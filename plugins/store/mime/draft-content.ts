@@ -3,7 +3,7 @@ import { decodeCharset } from '../../../core/mime/charset.js';
 import { decodedSize, decodeTransfer } from '../../../core/mime/decode.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import { attachmentField, ownParts, type Part, readStructure, type Structure } from '../../../core/mime/structure.js';
-import { readTextBody } from './message-text.js';
+import { readTextBody, type TextBody } from './message-text.js';
 import { dateOf, readableParts, subjectOf } from './summary.js';
 
 /** A parsed draft. */
@@ -23,7 +23,7 @@ export interface DraftContent {
   readonly attachments: readonly DraftPart[];
   /** Header fields without a field in the draft, as they are in the file. */
   readonly kept: string;
-  /** The part tree was not read completely, so parts cannot be reused. */
+  /** The part tree, or a text, was not read completely: the message cannot be written again from this. */
   readonly truncated: boolean;
 }
 
@@ -58,8 +58,8 @@ export async function readDraft(bytes: Buffer): Promise<DraftContent> {
   const { header } = structure;
   const { text, html } = readableParts(structure);
   const bodies = new Set<Part>([...text, ...html]);
-  const wholeText = await joined(bytes, text, '\n');
-  const wholeHtml = await joined(bytes, html, '\n');
+  const wholeText = await joined(bytes, text);
+  const wholeHtml = await joined(bytes, html);
   return {
     from: people(header, 'from')[0] ?? null,
     to: people(header, 'to'),
@@ -70,14 +70,11 @@ export async function readDraft(bytes: Buffer): Promise<DraftContent> {
     messageId: messageIds(header, 'message-id')[0] ?? null,
     inReplyTo: messageIds(header, 'in-reply-to')[0] ?? null,
     references: messageIds(header, 'references'),
-    text: wholeText?.slice(0, maxBody) ?? null,
-    html: wholeHtml?.slice(0, maxBody) ?? null,
+    text: wholeText?.text ?? null,
+    html: wholeHtml?.text ?? null,
     attachments: attachmentsOf(bytes, structure, bodies),
     kept: keptFields(bytes, header),
-    truncated:
-      structure.truncated ||
-      isBroken(structure) ||
-      [wholeText, wholeHtml].some((body) => (body?.length ?? 0) > maxBody),
+    truncated: structure.truncated || isBroken(structure) || wholeText?.cut === true || wholeHtml?.cut === true,
   };
 }
 
@@ -94,18 +91,19 @@ function messageIds(header: HeaderBlock, key: string): readonly string[] {
   return (header.first(key) ?? '').match(/<[^<>\s]{1,990}>/g) ?? [];
 }
 
-async function joined(bytes: Buffer, parts: readonly Part[], separator: string): Promise<string | null> {
+async function joined(bytes: Buffer, parts: readonly Part[]): Promise<TextBody | null> {
   if (parts.length === 0) return null;
-  const texts: string[] = [];
-  for (const part of parts) texts.push(await textOf(bytes, part));
-  return texts.join(separator);
+  const bodies: TextBody[] = [];
+  for (const part of parts) bodies.push(await textOf(bytes, part));
+  const text = bodies.map((body) => body.text).join('\n');
+  return { text: text.slice(0, maxBody), cut: text.length > maxBody || bodies.some(({ cut }) => cut) };
 }
 
 /** Without the last line end, which the composer adds. */
-async function textOf(bytes: Buffer, part: Part): Promise<string> {
-  if (part.flowed) return (await readTextBody(bytes, part)).text;
+async function textOf(bytes: Buffer, part: Part): Promise<TextBody> {
+  if (part.flowed) return readTextBody(bytes, part);
   const body = decodeTransfer(bytes.subarray(part.bodyOffset, part.end), part.encoding);
-  return decodeCharset(body, part.charset).replaceAll('\r\n', '\n').replace(/\n$/, '');
+  return { text: decodeCharset(body, part.charset).replaceAll('\r\n', '\n').replace(/\n$/, ''), cut: false };
 }
 
 /** Every leaf except the texts in the editor: inline images of the HTML are kept as attachments. */

@@ -132,6 +132,19 @@ suite('drafts over HTTP', () => {
     }
   });
 
+  test('a draft with more flowed text than is read keeps it: nothing is attached', async () => {
+    const text = `Content-Type: text/plain; format=flowed\r\n\r\n${'some words \r\n'.repeat(100_000)}`;
+    const headers = { 'Content-Type': 'message/rfc822' };
+    const { draftId } = JSON.parse((await admin.request(path, { body: text, headers })).text) as Draft;
+    const before = await tagOf(draftId);
+    const attached = await admin.request(`${path}/${draftId}/attachments?filename=a.txt`, {
+      body: 'small',
+      headers: { 'Content-Type': 'text/plain' },
+    });
+    assert.equal(attached.status, 409);
+    assert.equal(await tagOf(draftId), before);
+  });
+
   test('several files come as one form, are read in ranges and removed', async () => {
     const { draftId } = await create({ subject: 's', text: 't' });
     const form = new FormData();

@@ -192,6 +192,16 @@ suite('a message is answered', () => {
     await admin.json(`${path}/send`, { json: { to: 'postmaster@localhost', subject: 'sent on' } }, 202);
   });
 
+  test('a message of which not all can be quoted is forwarded whole', async () => {
+    const long = `${'words '.repeat(12)}\r\n`.repeat(4000);
+    const draft = await answer('forward', lines('From: ann@example.org', 'Content-Type: text/plain', '', long));
+    assert.deepEqual(
+      draft.attachments.map(({ filename }) => filename),
+      ['forwarded.eml'],
+    );
+    assert.ok((draft.attachments[0]?.size ?? 0) > long.length);
+  });
+
   test('of a message that has only HTML the words are quoted, line by line', async () => {
     const html = '<style>x</style><p>one&nbsp;&amp; two</p>\r\n<div>three<br>four</div><script>alert(1)</script>';
     const { text, html: none } = await answer(
