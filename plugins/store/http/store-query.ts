@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { messageViews } from '../../../core/contracts/message-viewer.js';
 import type { Clock } from '../../../core/clock.js';
+import { parseTime } from '../../../core/text/format.js';
 import type { MessageFilter } from '../folders/folder-messages.js';
 import { parseFolderName } from '../folders/folder-name.js';
 import type { MailboxNames } from '../maildir/mailboxes.js';
@@ -34,7 +35,7 @@ const moment = (meaning: string) =>
     .optional()
     .transform((value, context) => {
       if (value === undefined) return undefined;
-      const time = /^\d{4}-\d{2}-\d{2}/.test(value) ? Date.parse(value) : Number.NaN;
+      const time = parseTime(value);
       if (!Number.isNaN(time)) return time;
       context.addIssue({ code: 'custom', message: 'must be a date or time in ISO 8601' });
       return z.NEVER;
@@ -58,6 +59,7 @@ const orderField = z
 const listFields = {
   q: z
     .string()
+    .trim()
     .max(200)
     .optional()
     .describe('Words that all occur in subject, sender, recipients, Message-ID or the first words of the text.'),

@@ -67,24 +67,16 @@ interface MailboxAnswer extends MailboxIdentity {
 
 /** @param isInUse a user has this mailbox, so it cannot be removed */
 export function mailboxPage(answer: MailboxAnswer, isInUse: boolean) {
-  const { folders, ...links } = folderLinks(answer, answer.folders);
-  const parents = [{ value: '', label: 'the first level' }, ...answer.folders.filter(isNotInbox).map(choiceOf)];
-  // A folder cannot be moved below itself or its subfolders.
-  const otherThan = (name: string) => parents.filter(({ value }) => !`${value}.`.startsWith(`${name}.`));
   return {
     ...answer,
     isInUse,
-    ...links,
-    folders: folders.map((folder) => ({ ...folder, moveParents: otherThan(folder.name) })),
+    ...folderLinks(answer, answer.folders),
     foldersHref: `${mailboxHref(answer)}/folders`,
-    parents,
+    parents: answer.folders.filter(({ special }) => special !== 'inbox').map(({ name }) => name),
     total: answer.folders.reduce((sum, folder) => sum + folder.total, 0),
     unread: answer.folders.reduce((sum, folder) => sum + folder.unread, 0),
   };
 }
-
-const isNotInbox = ({ special }: FolderSummary): boolean => special !== 'inbox';
-const choiceOf = ({ name }: FolderSummary) => ({ value: name, label: name });
 
 /** Target folders for messages: special folders are offered before they exist. */
 function destinations(folders: readonly FolderSummary[], current: string) {

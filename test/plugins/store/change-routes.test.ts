@@ -87,6 +87,17 @@ suite('folders over HTTP', () => {
     assert.equal((await site.operator.request('/store/example.org/nobody/folders', json({ name: 'A' }))).status, 404);
   });
 
+  test('the page of a mailbox grows with its folders, not with their square', async (t) => {
+    const fixture = await ReadingFixture.open(t);
+    const { operator } = await openSite(t, fixture);
+    const pageSize = async () => (await operator.request(home, page)).text.length;
+    const none = await pageSize();
+    for (let n = 0; n < 50; n += 1) await fixture.makeFolder(`Folder ${n}`);
+    const fifty = (await pageSize()) - none;
+    for (let n = 50; n < 200; n += 1) await fixture.makeFolder(`Folder ${n}`);
+    assert.ok((await pageSize()) - none < 4.5 * fifty);
+  });
+
   test('INBOX as the parent, in any case, is the first level', async (t) => {
     const { operator } = await openSite(t, await ReadingFixture.open(t));
     const named = async (path: string, json: object, status: number) =>
@@ -205,10 +216,13 @@ suite('messages over HTTP', () => {
       { messageIds: '*' },
       { filter: {} },
       { filter: '' },
+      { filter: { q: ' ' } },
+      { filter: 'q=%20%E3%80%80' },
       { filter: { unraed: true } },
       { filter: { all: true, unread: true } },
       { filter: { all: false } },
       { filter: { since: 'yesterday' } },
+      { filter: { since: '2026-02-30' } },
       { filter: 'all=true&unread=true' },
       { filter: { flagged: true }, messageIds: [id] },
       { ids: [id] },
