@@ -34,7 +34,9 @@ export interface CommitResult {
 export class DeliveryCommit {
   readonly #context: CommitContext;
   readonly #groups: readonly DeliveryGroup[];
-  readonly #owners: DeliveryGroup[] = [];
+  /** Not delivered, and to be taken over. */
+  readonly #undelivered: GroupOutcome[] = [];
+  #owners: readonly DeliveryGroup[] = [];
   readonly #owned = new Map<DraftRecipient, Recipient>();
 
   constructor(members: readonly DraftRecipient[], context: CommitContext) {
@@ -79,7 +81,10 @@ export class DeliveryCommit {
     await all(this.#groups, (group) => group.start());
     if (this.#groups.some((group) => group.failed)) return false;
     await all(this.#ordinary, (group) => group.body());
-    return !this.#groups.some((group) => group.failed);
+    if (this.#groups.some((group) => group.failed)) return false;
+    if (this.#live.length === 0 || this.#context.mayReassign) return true;
+    await all(this.#ordinary, (group) => group.foresee());
+    return !this.#ordinary.some((group) => group.outcomes.length > 0);
   }
 
   /** In sequence, stopping at the first failure: what a live target has sent cannot be rolled back. */
@@ -110,21 +115,32 @@ export class DeliveryCommit {
   }
 
   async #commit(): Promise<boolean> {
-    await all([...this.#ordinary, ...this.#owners], (group) => group.commit());
-    if (this.#groups.some((group) => group.failed) || !isWhole(this.#owners)) return false;
+    await all(this.#ordinary, (group) => group.commit());
+    if (this.#groups.some((group) => group.failed)) return false;
     const undelivered = undeliveredOf(this.#ordinary);
-    if (undelivered.length === 0) return true;
-    const isTaken = this.#groups.some((group) => group.outcomes.some(({ outcome }) => outcome === 'delivered'));
-    const late = this.#owners.length;
-    const mayReassign = (this.#context.mayReassign && isTaken) || undelivered.every(({ queue }) => queue === true);
-    if (!mayReassign || !(await this.#prepareOwners(undelivered))) return false;
-    await all(this.#owners.slice(late), (group) => group.commit());
+    if (undelivered.length + this.#undelivered.length === 0) return true;
+    const isTaken = outcomesOf(this.#groups).some(({ outcome, queue }) => outcome === 'delivered' || queue === true);
+    // What nobody takes is the client's: a notice might go to a forged sender.
+    if (!isTaken) return false;
+    if (undelivered.length > 0) {
+      const mayReassign = this.#context.mayReassign || undelivered.every(({ queue }) => queue === true);
+      if (!mayReassign || !(await this.#prepareOwners(undelivered))) return false;
+    }
+    await all(this.#owners, (group) => group.commit());
     return isWhole(this.#owners);
   }
 
-  /** Commits the undelivered recipients to the targets that take them over. False when one would have no owner. */
+  /**
+   * Prepares the targets that take over these undelivered recipients, and those before: each has one entry for the
+   * message, so what it prepared before is taken back. False when a recipient would have no owner.
+   */
   async #prepareOwners(undelivered: readonly GroupOutcome[]): Promise<boolean> {
-    const byOwner = grouped(undelivered, ({ outcome }) => ownerTargets[outcome === 'refused' ? 'refused' : 'deferred']);
+    await this.#abort(this.#owners);
+    this.#undelivered.push(...undelivered);
+    const byOwner = grouped(
+      this.#undelivered,
+      ({ outcome }) => ownerTargets[outcome === 'refused' ? 'refused' : 'deferred'],
+    );
     const owners = [...byOwner].map(([name, ofOwner]) => {
       const members = ofOwner.map((one) => {
         const taken = forOwner(name, one);
@@ -133,7 +149,7 @@ export class DeliveryCommit {
       });
       return this.#group(name, members);
     });
-    this.#owners.push(...owners);
+    this.#owners = owners;
     await all(owners, (group) => group.start());
     if (owners.some((group) => group.failed)) return false;
     await all(owners, (group) => group.body());
@@ -267,6 +283,16 @@ class DeliveryGroup {
 
   body(): Promise<void> {
     return this.#try('body', () => this.#delivery?.body(this.#context.message));
+  }
+
+  /** Its outcomes before the commit, if the target knows of a recipient that the client will have to send to again. */
+  foresee(): Promise<void> {
+    return this.#try('body', () => {
+      const expected = this.#delivery?.expected?.();
+      const outcomes = expected === undefined ? [] : this.#read(expected);
+      if (outcomes.some(({ outcome, queue }) => outcome !== 'delivered' && queue !== true)) this.#outcomes = outcomes;
+      return undefined;
+    });
   }
 
   commit(): Promise<void> {

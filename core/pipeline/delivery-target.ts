@@ -55,6 +55,11 @@ export interface DeliveryTarget {
 export interface Delivery {
   /** Prepares as far as nothing becomes visible; durable at the latest when `commit` resolves. */
   body(message: SpooledMessage): Promise<void>;
+  /**
+   * After `body`, for a target that knows it by then: the outcomes of its commit. Live targets are not asked for a message
+   * that the client would have to send again.
+   */
+  expected?(): readonly RecipientOutcome[];
   /** Makes it visible or hands it on; one outcome per recipient given to `start`, in that order. When it throws, nothing remains. */
   commit(): Promise<readonly RecipientOutcome[]>;
   /**

@@ -63,7 +63,7 @@ class MaildirDelivery implements Delivery {
     this.#places = new Map([...new Set(recipients.map(destinationOf))].map((user) => [user, place(user)]));
   }
 
-  /** `commit` reports full mailboxes: only their recipients are affected. */
+  /** A full mailbox affects only its recipients: it is an outcome. */
   async body(message: SpooledMessage): Promise<void> {
     this.#message = message;
     const prepared = [...this.#places.values()].map((place) => place.prepare(message.size));
@@ -72,6 +72,10 @@ class MaildirDelivery implements Delivery {
     } catch (error) {
       throw this.#fault(error);
     }
+  }
+
+  expected(): readonly RecipientOutcome[] {
+    return this.#recipients.map((recipient) => this.#outcomeOf(recipient));
   }
 
   async commit(): Promise<readonly RecipientOutcome[]> {
@@ -89,7 +93,7 @@ class MaildirDelivery implements Delivery {
     this.#note(message.size, 1);
     const { length } = this.#open;
     if (length > 0) metrics.delivered(length, message.size, (clock.monotonic() - began) / 1000);
-    return this.#recipients.map((recipient) => this.#outcomeOf(recipient));
+    return this.expected();
   }
 
   /** May be called during a commit: links created afterwards are removed again. */

@@ -97,14 +97,20 @@ describe('whatever targets do', () => {
   test('a client whose message goes to a live target is told yes only when everybody has it, and else all but that one let go', async () => {
     await fc.assert(
       fc.asyncProperty(anyWork, async (given) => {
-        const live = { ...given, one: { ...given.one, live: true } };
-        const work = workOf(live);
-        const { summary } = await work.deliver(given.recipients);
-        const wanted = given.recipients.filter((one) => one !== 'e@discard');
-        if (summary.code < 300) assert.deepEqual(work.holders().toSorted(), wanted.toSorted());
-        // What was sent on cannot be taken back; everything else is.
-        else assert.deepEqual(work.holders(), work.fake('one').holds);
-        assert.equal(work.message.releases, 1);
+        for (const two of [given.two, { ...given.two, live: true }]) {
+          const work = workOf({ ...given, one: { ...given.one, live: true }, two });
+          const { summary } = await work.deliver(given.recipients);
+          const wanted = given.recipients.filter((one) => one !== 'e@discard');
+          const sent = ['one', 'two'].map((name) => work.fake(name)).filter(({ live }) => live);
+          if (summary.code < 300) assert.deepEqual(work.holders().toSorted(), wanted.toSorted());
+          // What was sent on cannot be taken back; everything else is.
+          else
+            assert.deepEqual(
+              work.holders(),
+              sent.flatMap(({ holds }) => holds),
+            );
+          assert.equal(work.message.releases, 1);
+        }
       }),
       { numRuns: 3000 },
     );

@@ -1,4 +1,5 @@
 import type { Delivery, DeliveryTarget, RecipientOutcome } from '../../../core/pipeline/delivery-target.js';
+import { problem } from '../../../core/problem.js';
 import type { SpooledMessage } from '../../../core/spool/spool.js';
 import type { Recipient, Transaction } from '../../../core/pipeline/transaction.js';
 
@@ -12,6 +13,8 @@ export interface FakeTargetOptions {
   readonly hangs?: Step;
   /** Outcome of each recipient; delivered if absent. */
   readonly outcome?: (recipient: Recipient, index: number) => RecipientOutcome;
+  /** It knows its outcomes before its commit. */
+  readonly foresees?: boolean;
   /** What to answer instead of one outcome each. */
   readonly outcomes?: readonly RecipientOutcome[];
 }
@@ -33,6 +36,8 @@ export class FakeTarget implements DeliveryTarget {
   completions = 0;
   readonly #options: FakeTargetOptions;
   #go: () => void = () => undefined;
+  /** As a queue has one entry for each message. */
+  #prepared: symbol | undefined;
 
   constructor(name: string, steps: string[], options: FakeTargetOptions = {}) {
     this.name = name;
@@ -50,22 +55,31 @@ export class FakeTarget implements DeliveryTarget {
     this.transaction = transaction;
     this.recipients = recipients;
     await this.#step('start');
+    const delivery = Symbol(this.name);
+    const outcomes = () => this.#options.outcomes ?? recipients.map((one, index) => this.#outcome(one, index));
     return {
       body: async (message) => {
+        if (this.#prepared !== undefined) throw problem('conflict', 'It is prepared already');
+        this.#prepared = delivery;
         this.bodies.push(message);
         this.texts.push(String(message.memory?.(message.messageOffset)));
         await this.#step('body');
       },
       commit: async () => {
         await this.#step('commit');
-        const outcomes = this.#options.outcomes ?? recipients.map((one, index) => this.#outcome(one, index));
-        for (const { recipient, outcome } of outcomes) {
+        const given = outcomes();
+        for (const { recipient, outcome } of given) {
           if (outcome === 'delivered') this.holds.push(recipient.address.address);
         }
-        return outcomes;
+        return given;
       },
-      complete: () => void (this.completions += 1),
+      ...(this.#options.foresees === true && { expected: outcomes }),
+      complete: () => {
+        this.completions += 1;
+        this.#prepared = undefined;
+      },
       abort: () => {
+        if (this.#prepared === delivery) this.#prepared = undefined;
         this.steps.push(`${this.name} abort`);
         this.aborts += 1;
         // What was sent to another server stays sent.

@@ -5,6 +5,7 @@ import { reply } from '../../../core/smtp/protocol/replies.js';
 import type { Recipient } from '../../../core/pipeline/transaction.js';
 import { codes, deliveryOf, queued, summary } from './delivery-fixture.js';
 import { deferred, refused } from './fake-target.js';
+import { transactionOf } from './pipeline-fixture.js';
 
 const upstream = reply(250, null, 'first line', '2.6.0 kept as 42');
 const delivered = (recipient: Recipient) => ({ recipient, outcome: 'delivered', reply: upstream }) as const;
@@ -114,6 +115,39 @@ describe('a live target', () => {
     const work = deliveryOf({ live: { live: true }, one: { fails } });
     assert.equal((await work.deliver(['a@live', 'b@one'])).summary.code, 452);
     assert.deepEqual(work.fake('live').holds, []);
+  });
+
+  test('that refuses shares an owner with another one that does, and with one that refuses at its commit', async () => {
+    const some = (recipient: Recipient, index: number) => (index === 0 ? delivered(recipient) : deferred()(recipient));
+    const work = deliveryOf({
+      live: { live: true, outcome: some },
+      next: { live: true, outcome: deferred() },
+      one: { outcome: deferred() },
+      two: {},
+      retry: {},
+    });
+    assert.equal(summary(await work.deliver(['a@live', 'b@live', 'c@next', 'd@one', 'e@two'])), queued);
+    assert.deepEqual(work.fake('retry').holds, ['b@live', 'c@next', 'd@one']);
+    assert.deepEqual(work.holders().toSorted(), ['a@live', 'b@live', 'c@next', 'd@one', 'e@two']);
+  });
+
+  test('that refuses, as all others do, is no bounce but the answer', async () => {
+    const refuses = { live: true, outcome: refused() };
+    const work = deliveryOf({ live: refuses, next: refuses, bounce: {} });
+    assert.equal(summary(await work.deliver(['a@live', 'b@next'])), '550 5.1.1 Unknown');
+    assert.deepEqual(work.holders(), []);
+  });
+
+  test('is not asked for a stranger when another knows that it will not take all', async () => {
+    const targets = { live: { live: true }, one: { foresees: true, outcome: deferred() }, retry: {} };
+    const work = deliveryOf(targets);
+    const transaction = { ...transactionOf(['a@live', 'b@one']), stranger: true };
+    const result = await work.pipeline.snapshot().deliver(transaction, work.message);
+    assert.equal(summary(result), '452 4.2.2 Full');
+    assert.deepEqual(work.holders(), []);
+    const known = deliveryOf(targets);
+    assert.equal(summary(await known.deliver(['a@live', 'b@one'])), queued);
+    assert.deepEqual(known.holders(), ['a@live', 'b@one']);
   });
 
   test('over LMTP answers for its own recipients', async () => {

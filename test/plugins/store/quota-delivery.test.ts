@@ -5,6 +5,7 @@ import { suite, test } from 'node:test';
 import { atEnd, type Ending } from '../../support/ending.js';
 import { startInProcess } from '../../support/in-process-server.js';
 import { SmtpClient } from '../../support/smtp-client.js';
+import { SmtpSink } from '../../support/smtp-sink.js';
 import { until } from '../../support/until.js';
 
 test('a full mailbox is refused at RCPT for now, and others of the message are not concerned', async (t) => {
@@ -104,6 +105,22 @@ test('a full mailbox keeps a message from no server elsewhere', async (t) => {
     'bob@away.example',
     'full@localhost',
   ]);
+});
+
+test('a full mailbox keeps a message of a stranger from a live server: the client will send it again', async (t) => {
+  const sink = await SmtpSink.start(t);
+  const rule = { name: 'live', rcpt: '.*@live\\.example', hosts: [`127.0.0.1:${sink.port}`], tls: 'never' };
+  const { client, messages } = await sender(t, 'mx', { plugins: { proxy: { rules: [rule] } } });
+  const recipients = ['full@localhost', 'bob@live.example'];
+  for (const [status, delivered] of [
+    ['250 2.0.0', 1],
+    ['452 4.2.2', 1],
+    ['452 4.2.2', 1],
+  ]) {
+    await begin(client, recipients);
+    assert.equal(codes(await client.command(`${text}.`)), status);
+    assert.deepEqual([sink.messages.length, await messages('full')], [delivered, 1]);
+  }
 });
 
 const text = `Subject: x\r\n\r\n${'x'.repeat(300)}\r\n`;
