@@ -53,6 +53,7 @@ describe('postern init', () => {
     const json = JSON.parse(await setup(cwd, 'init', 'example.org', '--json')) as { files: { written: boolean }[] };
     assert.deepEqual([...new Set(json.files.map(({ written }) => written))], [false]);
     await assert.rejects(setup(cwd, 'init', 'example.com'), /example\.com is no domain of .*postern\.json5, which has/);
+    assert.deepEqual(await contents(cwd), before);
   });
 
   test('goes on where a killed run has stopped', async (t) => {
