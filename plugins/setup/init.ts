@@ -66,7 +66,7 @@ export async function askNames(
   const usual = `mail.${name}`;
   const isAsked = domain === undefined && mailHost === undefined;
   const answer = isAsked ? (await terminal.ask(`Name of this server [${usual}]: `)).trim() : (mailHost ?? '');
-  return { domain: name, hostname: answer === '' ? usual : parseDomain(answer) };
+  return { domain: name, hostname: answer === '' ? usual : parseDomain(answer, 'The mail host') };
 }
 
 /** The configuration is last: it names the others. */
