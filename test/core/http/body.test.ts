@@ -46,6 +46,20 @@ test('what is no JSON object is refused as unreadable, what is no item as invali
   assert.equal(({} as Record<string, unknown>)['role'], undefined);
 });
 
+test('an unknown query parameter is named once', async () => {
+  const answer = await opened.get('/items?foo=bar&baz=1');
+  const { detail, errors } = (await answer.json()) as {
+    detail: string;
+    errors: { pointer: string; message: string }[];
+  };
+  assert.equal(answer.status, 400);
+  assert.equal(detail, 'Unknown query parameter: foo.');
+  assert.deepEqual(errors, [
+    { pointer: 'foo', message: detail },
+    { pointer: 'baz', message: 'Unknown query parameter: baz.' },
+  ]);
+});
+
 test('every invalid place is named by a JSON pointer', async () => {
   const answer = await postJson('{"name":"","size":1.5,"tags":["a",3]}');
   const { errors } = (await answer.json()) as { errors: { pointer: string }[] };
