@@ -29,7 +29,7 @@ async function dns(context: DoctorContext): Promise<readonly Finding[]> {
     ({ host, fd, socket }) => fd !== undefined || socket !== undefined || !isLoopbackHost(host),
   );
   if (!outside)
-    return [skipped('Every SMTP listener is for this machine only: the DNS does not matter yet.')];
+    return [skipped('Every SMTP listener is for this machine only: records that lead mail here are not looked at.')];
   const { hostname } = configuration;
   const domains = configuration.domains.filter(isPublicName).slice(0, maxDomains);
   const lookups: Dns = new DnsLookups({ resolver, timers: systemTimers, maxMs: answerMs });
