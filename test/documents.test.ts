@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, test } from 'node:test';
+import JSON5 from 'json5';
 import { fileLinks } from './support/file-links.js';
 import { projectRoot } from './support/project.js';
 
@@ -92,6 +93,30 @@ describe('the documents', () => {
     const wrong = blocks.filter(({ text }) => spawnSync('sh', ['-n'], { input: text }).status !== 0);
     assert.deepEqual(wrong, []);
     assert.notEqual(spawnSync('sh', ['-n'], { input: 'if true; postern start' }).status, 0);
+  });
+
+  test('a configuration that they show can be read', () => {
+    const blocks = documents.flatMap((document) =>
+      [...read(document).matchAll(/```json5?\n(.*?)```/gs)].map(([, text = '']) => ({ document, text })),
+    );
+    assert.ok(blocks.length > 15);
+    const wrong = blocks.filter(({ text }) => {
+      try {
+        return JSON5.parse(text) === undefined;
+      } catch {
+        return true;
+      }
+    });
+    assert.deepEqual(wrong, []);
+  });
+
+  test('no command installs Postern from a registry, where its names are free for others', () => {
+    const named = documents.flatMap((document) =>
+      [...read(document).matchAll(/\bnpm (?:install|i|add)\b[^\n]* (postern(?:-plugin-kit)?)(?=[@\s]|$)/gm)].map(
+        ([command]) => `${document}: ${command}`,
+      ),
+    );
+    assert.deepEqual(named, []);
   });
 
   test('the README fits on three screens', () => {

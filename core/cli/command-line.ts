@@ -214,7 +214,7 @@ const completionSummary = 'print a script that completes commands: bash, zsh or 
 export function helpOf(
   word: string,
   builtIn: readonly BuiltInCommand[],
-  plugins: readonly Plugin[],
+  plugins: readonly Pick<Plugin, 'commands'>[],
 ): string | undefined {
   const own = builtIn.filter(({ words }) => words.split(' ')[0] === word);
   const command = plugins.flatMap(({ commands }) => commands).find(({ name }) => name === word);

@@ -51,7 +51,14 @@ export async function readBody(
   }
   refuseEncoding(ctx);
   if (declared === undefined) return readUndeclared(ctx, type, limits);
-  if (declared.kind !== 'raw' && isFields(type)) return readFields(ctx, type, fieldsLimit(declared, limits.jsonBytes));
+  if (declared.kind !== 'raw' && isFields(type)) {
+    const read = readFields(ctx, type, fieldsLimit(declared, limits.jsonBytes));
+    if (declared.kind === 'fields' || !declared.types.includes('application/json5')) return read;
+    return read.catch((error: unknown) => {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw problem('bad-request', 'The body is no JSON. Send JSON5, with comments, as application/json5.');
+    });
+  }
   if (declared.kind === 'fields') throw unsupported('Send application/json or a form.');
   const limit = (declared.kind === 'raw' ? declared.limit : declared.rawLimit) ?? limits.uploadBytes;
   if (!declared.types.some((range) => inRange(type || 'application/octet-stream', range))) {

@@ -178,8 +178,9 @@ export function readQuery(ctx: Context, { route }: MatchedRoute): unknown {
   );
   const unknown = route.query.unknown(fields);
   if (unknown.length > 0) {
-    const errors = unknown.slice(0, 20).map((name) => ({ pointer: name.slice(0, 100), message: 'unknown parameter' }));
-    throw problem('bad-request', { detail: `Unknown query parameter: ${errors[0]?.pointer ?? ''}.`, errors });
+    const names = unknown.slice(0, 20).map((name) => name.slice(0, 100));
+    const errors = names.map((pointer) => ({ pointer, message: `Unknown query parameter: ${pointer}.` }));
+    throw problem('bad-request', { detail: errors[0]?.message ?? '', errors });
   }
   return validate(route.endpoint.query, route.query.read(fields), 'bad-request', 'names');
 }

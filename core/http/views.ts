@@ -108,7 +108,9 @@ export class Views {
       const message = cause instanceof Error ? cause.message : String(cause);
       const [, line, reason = message] = /\[Line (\d+), Column \d+\]\s*([\s\S]*)/.exec(message) ?? [];
       const place = line === undefined ? view : `${view}:${line}`;
-      throw startError(`${owner}, view ${place}: ${reason.trim()}`, cause);
+      // After "token:" the log would mask it as a secret.
+      const sentence = reason.trim().replace(/^unexpected token: /, 'unexpected ');
+      throw startError(`${owner}, view ${place}: ${sentence}`, cause);
     }
   }
 

@@ -182,10 +182,10 @@ const plainAscii = /^[A-Za-z0-9.\u0080-\u{10ffff}-]+$/u;
  * trailing dot, an empty or overlong label, an underscore, a bare IP address, and characters that would only be mapped
  * to others.
  */
-export function parseDomain(text: string): Domain {
+export function parseDomain(text: string, subject = 'The domain'): Domain {
   const name = asciiName(text);
   if (name === undefined || !isDomainName(name)) {
-    throw problem('invalid', 'The domain is not a valid domain name, such as example.com.');
+    throw problem('invalid', `${subject} is not a valid domain name, such as example.com.`);
   }
   return name;
 }

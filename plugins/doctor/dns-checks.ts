@@ -28,11 +28,13 @@ async function dns(context: DoctorContext): Promise<readonly Finding[]> {
   const outside = configuration.settings.smtp.listeners.some(
     ({ host, fd, socket }) => fd !== undefined || socket !== undefined || !isLoopbackHost(host),
   );
-  if (!outside) return [skipped('Every SMTP listener is for this machine only: the DNS does not matter yet.')];
+  if (!outside)
+    return [skipped('Every SMTP listener is for this machine only: records that lead mail here are not looked at.')];
   const { hostname } = configuration;
   const domains = configuration.domains.filter(isPublicName).slice(0, maxDomains);
   const lookups: Dns = new DnsLookups({ resolver, timers: systemTimers, maxMs: answerMs });
-  const broken = await resolverFinding(lookups, [...domains, hostname].find(isPublicName));
+  const name = [...domains, hostname].find(isPublicName);
+  const broken = await resolverFinding(lookups, name, configuration.settings.dns.servers);
   if (broken?.state === 'problem') return [broken];
   const addresses = isPublicName(hostname) ? await addressesOf(lookups, hostname) : [];
   const here = { hostname, addresses: [...addresses, ...ownAddresses().map(normalAddress)], sends: addresses };
@@ -51,7 +53,11 @@ const noName = (hostname: string): Finding =>
   );
 
 /** Without an answer to the first query, others are not sent. */
-async function resolverFinding(lookups: Dns, name: string | undefined): Promise<Finding | undefined> {
+async function resolverFinding(
+  lookups: Dns,
+  name: string | undefined,
+  servers: readonly string[],
+): Promise<Finding | undefined> {
   if (name === undefined) return undefined;
   const [mx, address] = await Promise.all([lookups.lookup(name, 'MX'), lookups.lookup(name, 'A')]);
   const failed = [mx, address].filter(({ status }) => status === 'failed');
@@ -59,9 +65,10 @@ async function resolverFinding(lookups: Dns, name: string | undefined): Promise<
   const how = failed.some((answer) => answer.status === 'failed' && answer.reason === 'timeout')
     ? 'do not answer in time'
     : 'fail';
+  const place = servers.length === 0 ? '/etc/resolv.conf' : `dns.servers (${servers.join(', ')})`;
   return trouble(
     `The name servers ${how} when they are asked for ${name}.`,
-    'Look at /etc/resolv.conf, and whether this machine may send to port 53. Mail to other servers waits meanwhile.',
+    `Look at ${place}, and whether this machine may send to port 53. Mail to other servers waits meanwhile.`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname, join, relative, sep } from 'node:path';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { kitVersion } from '../../core/host/declaration.js';
 import { packageRoot } from '../../core/host/installation.js';
 import { startError } from '../../core/problem.js';
@@ -119,7 +119,7 @@ export function skeletonOf({
   const extension = language === 'typescript' ? 'ts' : 'js';
   return new Map([
     ...written,
-    ['package.json', json(manifest(name, { extension, isCompiled }))],
+    ['package.json', json(manifest(name, { extension, isCompiled }, folder))],
     [
       language === 'typescript' ? 'tsconfig.json' : 'jsconfig.json',
       json(compilerConfiguration({ extension, isCompiled }, folder)),
@@ -148,7 +148,8 @@ interface Code {
   readonly isCompiled: boolean;
 }
 
-function manifest({ name }: PluginName, { extension, isCompiled }: Code) {
+function manifest({ name }: PluginName, { extension, isCompiled }: Code, folder: string) {
+  const test = `${commandIn(folder)} plugin test .`;
   return {
     name,
     version: '0.1.0',
@@ -157,9 +158,20 @@ function manifest({ name }: PluginName, { extension, isCompiled }: Code) {
     postern: { kit: kitVersion },
     type: 'module',
     main: isCompiled ? 'index.js' : `index.${extension}`,
-    scripts: isCompiled ? { build: 'tsc', test: 'tsc && postern plugin test .' } : { test: 'postern plugin test .' },
+    scripts: isCompiled ? { build: 'tsc', test: `tsc && ${test}` } : { test },
     ...(isCompiled && { devDependencies: { '@types/node': '>=20', typescript: '>=5.8' } }),
   };
+}
+
+/** A checkout, unlike an installed package, puts no command on the PATH. */
+const commandIn = (folder: string): string =>
+  basename(dirname(packageRoot)) === 'node_modules'
+    ? 'postern'
+    : `node "${pathFrom(folder, join(packageRoot, 'dist', 'core', 'postern.cjs'))}"`;
+
+function pathFrom(folder: string, path: string): string {
+  const way = relative(folder, path).replaceAll(sep, '/');
+  return way.startsWith('../') ? way : `./${way}`;
 }
 
 /** For editors: completion and errors, also in plain JavaScript. */
@@ -190,25 +202,21 @@ function isInstalledAbove(folder: string): boolean {
 
 /** Paths of the types of this package and of Node.js; relative, so that both can be moved together. */
 function placesOfTypes(folder: string) {
-  const fromFolder = (path: string): string => {
-    const way = relative(folder, path).replaceAll(sep, '/');
-    return way.startsWith('../') ? way : `./${way}`;
-  };
   const require = createRequire(join(packageRoot, 'package.json'));
   const { name, exports } = require('./package.json') as Manifest;
   const paths = Object.entries(exports).flatMap(([key, target]) =>
-    typeof target === 'string' ? [] : [[name + key.slice(1), [fromFolder(join(packageRoot, target.types))]]],
+    typeof target === 'string' ? [] : [[name + key.slice(1), [pathFrom(folder, join(packageRoot, target.types))]]],
   );
   return {
     paths: Object.fromEntries(paths) as Record<string, readonly string[]>,
-    ...placeOfNodeTypes(require, fromFolder),
+    ...placeOfNodeTypes(require, folder),
   };
 }
 
 /** Types of Node.js come with dependencies; without them only those are missing in the editor. */
-function placeOfNodeTypes(require: NodeJS.Require, fromFolder: (path: string) => string) {
+function placeOfNodeTypes(require: NodeJS.Require, folder: string) {
   try {
-    return { typeRoots: [fromFolder(dirname(dirname(require.resolve('@types/node/package.json'))))] };
+    return { typeRoots: [pathFrom(folder, dirname(dirname(require.resolve('@types/node/package.json'))))] };
   } catch {
     return {};
   }

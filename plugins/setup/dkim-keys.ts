@@ -7,7 +7,7 @@ import type { LoadedConfiguration } from '../../core/config/load.js';
 import { faultCode } from '../../core/disk/fault.js';
 import { type DkimPublication, dkimText } from '../../core/dns/mail-zone.js';
 import { startError } from '../../core/problem.js';
-import { writeNew } from './first-files.js';
+import { giveToFolderOwner, writeNew } from './first-files.js';
 
 /** A key that the configuration names. */
 export interface ConfiguredKey extends DkimPublication {
@@ -77,8 +77,9 @@ const kinds = [
  * @param round part of the selectors: `rsa1` and `ed1`
  */
 export async function makeKeys(folder: string, domain: string, round: number): Promise<readonly NewKey[]> {
-  await mkdir(join(folder, 'dkim'), { recursive: true });
-  await chmod(join(folder, 'dkim'), 0o700);
+  const keys = join(folder, 'dkim');
+  if ((await mkdir(keys, { recursive: true })) !== undefined) await giveToFolderOwner(keys);
+  await chmod(keys, 0o700);
   return Promise.all(
     kinds.map(async ({ name, make }) => {
       const selector = `${name}${round}`;

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { link, unlink } from 'node:fs/promises';
+import { lchown, link, stat, unlink } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { writeDurable } from '../../core/disk/atomic.js';
@@ -20,6 +20,7 @@ export async function writeNew(path: string, text: () => string | Promise<string
   const temporary = join(dirname(path), `.${basename(path)}.${uniqueId()}.tmp`);
   try {
     await writeDurable(nodeFiles, temporary, [Buffer.from(await text())], mode);
+    await giveToFolderOwner(temporary);
     // A rename would replace what another run has written meanwhile.
     await link(temporary, path);
   } catch (error) {
@@ -30,6 +31,13 @@ export async function writeNew(path: string, text: () => string | Promise<string
   }
   await syncFolder(dirname(path));
   return true;
+}
+
+/** What root makes belongs to the owner of its folder, whose server could not read it otherwise. */
+export async function giveToFolderOwner(path: string): Promise<void> {
+  if (process.getuid?.() !== 0) return;
+  const { uid, gid } = await stat(dirname(path));
+  await lchown(path, uid, gid);
 }
 
 export interface FirstSettings {

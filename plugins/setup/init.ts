@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type CommandEnvironment, programName, type Terminal } from '../../core/cli/command.js';
@@ -9,7 +10,7 @@ import { parseDomain } from '../../core/mime/address.js';
 import { usageError } from '../../core/problem.js';
 import { makeKeys } from './dkim-keys.js';
 import { configurationText, systemFolder, unitText, writeNew } from './first-files.js';
-import { type ZoneCall, zonesOf, zonesText } from './zone.js';
+import { configuredDomain, type ZoneCall, zonesOf, zonesText } from './zone.js';
 
 export interface InitCall {
   readonly domain: string | undefined;
@@ -29,14 +30,16 @@ interface FirstFile {
  * `postern init`: writes what a mail server for a domain begins with, and prints its DNS records. What is there stays, so
  * that it may be called again at any time, also after a kill.
  *
- * @throws usage error without a domain and a terminal to ask for it
+ * @throws usage error without a domain and a terminal to ask for it; start error, before anything is written, for a domain
+ *   that the configuration there does not have
  */
 export async function init(call: InitCall, environment: CommandEnvironment): Promise<number> {
   const terminal = new ProcessTerminal();
   const { domain, hostname } = await askNames(call, terminal).finally(() => terminal.close());
   const folder = resolve(environment.cwd, call.folder);
-  const files = await writeFirstFiles(folder, domain, hostname);
   const config = join(folder, 'postern.json5');
+  if (existsSync(config)) configuredDomain(await configure({ config }, environment), domain);
+  const files = await writeFirstFiles(folder, domain, hostname);
   const configuration = await configure({ config }, environment);
   const zones = await zonesOf(configuration, domain);
   if (call.form === 'json') {
@@ -63,7 +66,7 @@ export async function askNames(
   const usual = `mail.${name}`;
   const isAsked = domain === undefined && mailHost === undefined;
   const answer = isAsked ? (await terminal.ask(`Name of this server [${usual}]: `)).trim() : (mailHost ?? '');
-  return { domain: name, hostname: answer === '' ? usual : parseDomain(answer) };
+  return { domain: name, hostname: answer === '' ? usual : parseDomain(answer, 'The mail host') };
 }
 
 /** The configuration is last: it names the others. */

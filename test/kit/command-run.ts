@@ -1,5 +1,5 @@
 import type { CommandInput, Terminal } from '../../core/cli/command.js';
-import { pluginCall } from '../../core/cli/command-line.js';
+import { helpOf, pluginCall, readCommandLine } from '../../core/cli/command-line.js';
 import type { OwnerCall } from '../../core/contracts/server.js';
 import type { PluginCommand } from '../../core/plugin.js';
 import { exitStatusOf, isProblem, isStartError } from '../../core/problem.js';
@@ -54,7 +54,8 @@ export async function runCommand(command: PluginCommand, input: CommandRunInput)
   const { answers, words, ...rest } = input;
   const terminal = new ScriptedTerminal(answers);
   try {
-    await command.run({ ...rest, ...pluginCall(command, words), terminal });
+    if (readCommandLine(words).help) terminal.print(helpOf(command.name, [], [{ commands: [command] }]) ?? '');
+    else await command.run({ ...rest, ...pluginCall(command, words), terminal });
     return { status: 0, output: terminal.printed.join(''), error: '' };
   } catch (error) {
     if (!isStartError(error) && !isProblem(error)) throw error;

@@ -165,6 +165,9 @@ describe('a driven site', () => {
       output: 'Sure? anna 4 yes 200 example.org\n',
       error: '',
     });
+    const help = await site.command(['tally', 'anna', '--by', '3', '--help']);
+    assert.match(help.output, /^Counts\n\nUsage:\n {2}postern tally NAME\n/);
+    assert.equal(help.status, 0);
     assert.deepEqual(await site.command(['tally']), { status: 1, output: '', error: 'postern tally NAME' });
     assert.equal((await site.command(['tally', 'nobody'])).error, 'Nobody is not counted.');
     await assert.rejects(site.command(['tally', 'bug']), { message: 'a bug' });

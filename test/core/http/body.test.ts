@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { z } from 'zod';
 import { shapeOf } from '../../../core/http/body.js';
+import { defineEndpoint } from '../../../core/http/endpoint.js';
 import { basic, openShell, passwords, type OpenedShell } from './opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from './raw-exchange.js';
 
@@ -44,6 +46,40 @@ test('what is no JSON object is refused as unreadable, what is no item as invali
   }
   assert.equal(opened.items.size, 0);
   assert.equal(({} as Record<string, unknown>)['role'], undefined);
+});
+
+test('JSON that is none names application/json5 where that is taken', async () => {
+  const undo = opened.shell.mount('cases', [
+    defineEndpoint({
+      method: 'POST',
+      path: '/cases',
+      summary: 'Cases',
+      group: 'Cases',
+      access: 'public',
+      body: { kind: 'either', schema: z.object({}), types: ['application/json5'] },
+      handle: () => ({}),
+    }),
+  ]);
+  const body = '{ /* why */ }';
+  const answer = await opened.get('/cases', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body });
+  assert.equal(answer.status, 400);
+  assert.match(await answer.text(), /is no JSON\. Send JSON5, with comments, as application\/json5\./);
+  assert.doesNotMatch(await (await postJson(body)).text(), /json5/);
+  undo();
+});
+
+test('an unknown query parameter is named once', async () => {
+  const answer = await opened.get('/items?foo=bar&baz=1');
+  const { detail, errors } = (await answer.json()) as {
+    detail: string;
+    errors: { pointer: string; message: string }[];
+  };
+  assert.equal(answer.status, 400);
+  assert.equal(detail, 'Unknown query parameter: foo.');
+  assert.deepEqual(errors, [
+    { pointer: 'foo', message: detail },
+    { pointer: 'baz', message: 'Unknown query parameter: baz.' },
+  ]);
 });
 
 test('every invalid place is named by a JSON pointer', async () => {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
 import { systemClock } from '../../../core/clock.js';
 import { Views } from '../../../core/http/views.js';
+import { redactText } from '../../../core/log/redact.js';
 import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 
@@ -30,6 +31,14 @@ describe('views of a plugin', () => {
       (error) => isStartError(error) && error.message.startsWith('Plugin greylist, view page.njk:3: '),
     );
     assert.throws(() => views.render('greylist/page.njk', {}), /template not found/);
+  });
+
+  test('what is not expected in a view is named, and not masked as a secret', async (t) => {
+    const { views, folder } = await fixture(t, '{% if %}{% endif %}');
+    assert.throws(
+      () => views.prepare('greylist', folder),
+      (error) => isStartError(error) && redactText(error.message) === 'Plugin greylist, view page.njk:1: unexpected %}',
+    );
   });
 
   test('what is edited counts when the plugin is added again, not before', async (t) => {

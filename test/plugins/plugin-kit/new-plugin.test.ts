@@ -147,6 +147,14 @@ describe('postern plugin new', () => {
     assert.match(files.get('jsconfig.json') ?? '', /"postern\/plugin": \[\s*"\.\.\/dist\/core\/plugin\.d\.ts"/);
   });
 
+  test('one made from a checkout, which puts no command on the PATH, runs its tests by npm test', async (t) => {
+    const cwd = await temporaryFolder(t);
+    await newPlugin({ ...input, cwd });
+    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const tests = spawnSync('npm', ['test', '--silent'], { cwd: join(cwd, 'rate-limit'), encoding: 'utf8', env });
+    assert.match(tests.stdout, /^(?:#|ℹ) pass 4$/m, tests.stdout + tests.stderr);
+  });
+
   test('--typescript writes one that its own script compiles, where Node runs no TypeScript', async (t) => {
     const cwd = await temporaryFolder(t);
     const said = nextSteps(await newPlugin({ ...input, cwd, language: 'typescript' }), 'postern');

@@ -53,6 +53,7 @@ describe('postern init', () => {
     const json = JSON.parse(await setup(cwd, 'init', 'example.org', '--json')) as { files: { written: boolean }[] };
     assert.deepEqual([...new Set(json.files.map(({ written }) => written))], [false]);
     await assert.rejects(setup(cwd, 'init', 'example.com'), /example\.com is no domain of .*postern\.json5, which has/);
+    assert.deepEqual(await contents(cwd), before);
   });
 
   test('goes on where a killed run has stopped', async (t) => {
@@ -88,7 +89,14 @@ describe('postern init', () => {
       assert.ok(isStartError(error) && error.exitStatus === 2);
       return true;
     });
-    await assert.rejects(askNames({ domain: 'no domain', mailHost: undefined }, silent), /not a valid domain name/);
+    await assert.rejects(
+      askNames({ domain: 'no domain', mailHost: undefined }, silent),
+      /The domain is not a valid domain name/,
+    );
+    await assert.rejects(
+      askNames({ domain: 'a.test', mailHost: 'bad..x' }, silent),
+      /The mail host is not a valid domain name/,
+    );
   });
 
   test('a unit below a folder of a user runs as that user, one below /etc/postern as its own', async (t) => {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { chown, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
+import { skipWithoutRoot } from '../../support/account.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
 import { setup } from './setup-run.js';
 
@@ -79,4 +80,43 @@ describe('postern zone and postern dkim', () => {
     assert.equal(await setup(cwd, 'dkim', 'list'), 'No mail is signed: see postern dkim create DOMAIN.');
     await assert.rejects(setup(cwd, 'dkim', 'show', 'example.net'), /Mail from example\.net is not signed/);
   });
+
+  test(
+    'keys that root makes belong to the owner of the folder, whose server reads them',
+    { skip: skipWithoutRoot('the folder belongs to another user') },
+    async (t) => {
+      const cwd = await configured(t);
+      const owners = async (...names: readonly string[]) =>
+        Promise.all(
+          names.map(async (name) => {
+            const { uid, gid } = await stat(join(cwd, name));
+            return [uid, gid];
+          }),
+        );
+      await chown(join(cwd, 'dkim'), 4711, 4712);
+      await setup(cwd, 'dkim', 'create', 'example.org');
+      const [kept, ...made] = await owners(
+        'dkim/example.org.rsa1.pem',
+        'dkim/example.org.rsa2.pem',
+        'dkim/example.org.ed2.pem',
+      );
+      assert.deepEqual(
+        [kept, made],
+        [
+          [0, 0],
+          [
+            [4711, 4712],
+            [4711, 4712],
+          ],
+        ],
+      );
+      await rm(join(cwd, 'dkim'), { recursive: true });
+      await chown(cwd, 4711, 4712);
+      await setup(cwd, 'init', 'example.org');
+      assert.deepEqual(await owners('dkim', 'dkim/example.org.rsa1.pem'), [
+        [4711, 4712],
+        [4711, 4712],
+      ]);
+    },
+  );
 });
