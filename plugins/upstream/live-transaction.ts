@@ -45,15 +45,23 @@ export class LiveTransaction {
 
   /**
    * Sends the message to these recipients; one outcome for each, in order. Uses the open transaction when it has
-   * exactly these; otherwise, when a hook has removed some or the connection is lost, a new one.
+   * exactly this envelope; otherwise, when a hook has changed it or the connection is lost, a new one.
+   *
+   * @param transaction the client's, as hooks have changed it
    */
-  deliver(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
+  deliver(
+    transaction: Transaction,
+    recipients: readonly Recipient[],
+    message: SpooledMessage,
+  ): Promise<readonly RecipientOutcome[]> {
     return this.#inTurn(async () => {
       const lease = this.#lease;
-      if (lease === undefined || lease.session.failure !== undefined || !this.#hasJust(recipients)) {
-        return this.#anew(recipients, message);
-      }
-      return (await this.#sendOn(lease, recipients, message)) ?? this.#anew(recipients, message);
+      const isOpen = lease !== undefined && lease.session.failure === undefined;
+      const sent =
+        isOpen && this.#hasJust(transaction, recipients) ? await this.#sendOn(lease, recipients, message) : undefined;
+      if (sent !== undefined) return sent;
+      await this.#releaseSession();
+      return sendAnew(this.upstream, transaction, recipients, message);
     }).finally(() => this.end());
   }
 
@@ -129,8 +137,9 @@ export class LiveTransaction {
     return ahead;
   }
 
-  #hasJust(recipients: readonly Recipient[]): boolean {
+  #hasJust({ reversePath }: Transaction, recipients: readonly Recipient[]): boolean {
     return (
+      reversePath?.address === this.#transaction.reversePath?.address &&
       recipients.length === this.#accepted.length &&
       recipients.every(({ address }, index) => address.address === this.#accepted[index]?.address)
     );
@@ -159,11 +168,6 @@ export class LiveTransaction {
       this.#host?.heard(error);
       return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? error));
     }
-  }
-
-  async #anew(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
-    await this.#releaseSession();
-    return sendAnew(this.upstream, this.#transaction, recipients, message);
   }
 
   async #releaseSession(): Promise<void> {

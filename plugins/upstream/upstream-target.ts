@@ -110,7 +110,7 @@ class UpstreamDelivery implements Delivery {
     const outcomes =
       live === undefined
         ? await sendAnew(upstream, this.#transaction, known, message)
-        : await live.deliver(known, message);
+        : await live.deliver(this.#transaction, known, message);
     handed({ destination, outcomes, bytes: message.size - message.traceOffset, ms: upstream.now() - began });
     return outcomes;
   }
