@@ -1,5 +1,6 @@
 import type { RecipientOutcome } from '../../core/pipeline/delivery-target.js';
 import type { Address } from '../../core/mime/address.js';
+import { clientKey } from '../../core/net/ip-address.js';
 import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import type { RecipientDsn } from '../../core/smtp/protocol/parameters.js';
 import type { ClientIdentity } from '../../core/smtp/client/remote-server.js';
@@ -210,8 +211,12 @@ export async function sendAnew(
 
 /** Uses a connection for this client alone when the server receives its identity (XCLIENT). */
 function callOf({ settings }: Upstream, { session }: Transaction, signal: AbortSignal): Call {
-  if (!settings.xclient || session.internal === true) return { signal };
-  return { signal, client: { session, identity: identityOf(session) } };
+  if (session.internal === true) return { signal };
+  return {
+    signal,
+    ...(!session.exempt && { holder: clientKey(session.remote.address) }),
+    ...(settings.xclient && { client: { session, identity: identityOf(session) } }),
+  };
 }
 
 function identityOf({ remote, hello, user, listener }: SmtpSession): ClientIdentity {

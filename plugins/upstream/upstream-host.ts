@@ -25,6 +25,8 @@ export interface UpstreamDeps {
 
 export interface Call {
   readonly signal: AbortSignal;
+  /** Key of a client that may use only half of the connections to a host, so that it cannot keep others out. */
+  readonly holder?: string;
   /** Owner of the connection, where each client has its own. */
   readonly client?: { readonly session: SmtpSession; readonly identity: ClientIdentity };
 }
@@ -92,12 +94,13 @@ export class UpstreamHost {
     await this.#pool.close();
   }
 
-  #leaseAt(server: RemoteServer, { client, signal }: Call): Promise<PooledSession> {
-    const { deadlines } = this.#settings;
-    if (client === undefined) return this.#pool.lease(server, { deadlines, signal });
+  #leaseAt(server: RemoteServer, { client, holder, signal }: Call): Promise<PooledSession> {
+    const { deadlines, connections } = this.#settings;
+    const share = holder === undefined ? {} : { group: holder, most: Math.ceil(connections / 2) };
+    if (client === undefined) return this.#pool.lease(server, { deadlines, signal, ...share });
     const own = { identity: client.identity, chunking: false, clock: this.#deps.clock };
     const options: CallOptions = { deadlines, signal, ...own };
-    return this.#identified.lease(client, server, this.#settings.connections, () => openSession(server, options));
+    return this.#identified.lease(client, server, { connections, ...share }, () => openSession(server, options));
   }
 
   async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
@@ -195,6 +198,8 @@ class Breaker {
 /** A connection on which the server knows the client's identity. */
 interface Identified {
   readonly key: string;
+  /** Of the client. */
+  readonly group: string | undefined;
   readonly session: ClientSession;
 }
 
@@ -204,24 +209,30 @@ class IdentifiedSessions {
   readonly #kept = new WeakMap<SmtpSession, Identified | undefined>();
   /** Idle ones only: they are found without their clients. */
   readonly #idle = new Set<Identified>();
-  #open = 0;
+  /** Groups of the open ones and of those that are being opened. */
+  readonly #open: (string | undefined)[] = [];
   #closed = false;
 
   async lease(
     client: { readonly session: SmtpSession; readonly identity: ClientIdentity },
     { address }: RemoteServer,
-    most: number,
+    { connections, group, most = Infinity }: { connections: number; group?: string; most?: number },
     open: () => Promise<ClientSession>,
   ): Promise<PooledSession> {
     const key = JSON.stringify([address, client.identity]);
     const kept = this.#take(client.session, key);
-    if (kept !== undefined) return this.#lent(client.session, { key, session: kept }, true);
-    if (this.#open >= most) throw localFailure('connect', 'Too many messages wait for a connection');
-    this.#open += 1;
+    if (kept !== undefined) return this.#lent(client.session, kept, true);
+    const isOver = (): boolean => this.#open.filter((one) => one === group).length >= most;
+    if (isOver()) this.#leaveOldest(({ group: one }) => one === group);
+    if (this.#open.length >= connections) this.#leaveOldest(() => true);
+    if (isOver() || this.#open.length >= connections) {
+      throw localFailure('connect', 'Too many messages wait for a connection');
+    }
+    this.#open.push(group);
     try {
-      return this.#lent(client.session, { key, session: await open() }, false);
+      return this.#lent(client.session, { key, group, session: await open() }, false);
     } catch (error) {
-      this.#open -= 1;
+      this.#uncount(group);
       throw error;
     }
   }
@@ -239,12 +250,12 @@ class IdentifiedSessions {
     this.#idle.clear();
   }
 
-  #take(client: SmtpSession, key: string): ClientSession | undefined {
+  #take(client: SmtpSession, key: string): Identified | undefined {
     const kept = this.#kept.get(client);
     if (kept === undefined) return undefined;
     this.#kept.delete(client);
     if (!this.#idle.delete(kept)) return undefined;
-    if (kept.key === key && kept.session.reusable) return kept.session;
+    if (kept.key === key && kept.session.reusable) return kept;
     this.#leave(kept);
     return undefined;
   }
@@ -263,8 +274,19 @@ class IdentifiedSessions {
     return { session: identified.session, reused, release };
   }
 
-  #leave({ session }: Identified): void {
-    this.#open -= 1;
+  #leaveOldest(suits: (one: Identified) => boolean): void {
+    const oldest = [...this.#idle].find(suits);
+    if (oldest === undefined) return;
+    this.#idle.delete(oldest);
+    this.#leave(oldest);
+  }
+
+  #leave({ group, session }: Identified): void {
+    this.#uncount(group);
     if (session.failure === undefined) void session.quit();
+  }
+
+  #uncount(group: string | undefined): void {
+    this.#open.splice(this.#open.indexOf(group), 1);
   }
 }
