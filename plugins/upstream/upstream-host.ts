@@ -54,7 +54,7 @@ export class UpstreamHost {
     this.#pool = new ClientPool(limits, deps.clock);
   }
 
-  /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts. */
+  /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts if it is the server's. */
   async lease(call: Call): Promise<PooledSession> {
     let failure: ClientFailure | undefined;
     const addresses = await this.#addresses(call.signal);
@@ -72,7 +72,8 @@ export class UpstreamHost {
     }
     failure ??= noAddress(this.name);
     const overdue = call.signal.aborted && failure.kind === 'local' ? timeoutFailure(failure.step) : failure;
-    if (!isOurs(failure)) this.breaker.failed(overdue);
+    if (isOfClient(failure)) this.breaker.succeeded('envelope');
+    else if (!isOurs(failure)) this.breaker.failed(overdue);
     throw overdue;
   }
 
@@ -129,6 +130,10 @@ export const brokenKinds: ReadonlySet<FailureKind> = new Set(['connect', 'timeou
 
 /** The connection was aborted, so it says nothing about the server. */
 const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && step === 'connect';
+
+/** A server that answers XCLIENT, or hangs up on it, refuses that client alone. */
+const isOfClient = ({ kind, step }: ClientFailure): boolean =>
+  step === 'xclient' && (kind === 'reply' || kind === 'closed');
 
 const temporary = (status: string): string => `4${status.slice(1)}`;
 

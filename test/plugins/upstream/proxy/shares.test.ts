@@ -3,7 +3,7 @@ import { test, type TestContext } from 'node:test';
 import { lmtp } from '../../../../plugins/upstream/lmtp/index.js';
 import { proxy } from '../../../../plugins/upstream/proxy/index.js';
 import { SmtpClient } from '../../../support/smtp-client.js';
-import { SmtpSink } from '../../../support/smtp-sink.js';
+import { type Behaviour, type SinkMoment, type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, said, text } from './proxy-fixture.js';
 
 const partner = 'ben@partner.example';
@@ -25,8 +25,12 @@ const kinds = [
 ] as const;
 
 /** A server that takes four connections, and clients at addresses that count. */
-async function shared(t: TestContext, { plugin, protocol, optionsOf }: (typeof kinds)[number]) {
-  const sink = await SmtpSink.start(t, { protocol, capabilities: ['XCLIENT ADDR'] });
+async function shared(
+  t: TestContext,
+  { plugin, protocol, optionsOf }: (typeof kinds)[number],
+  script: SinkScript = {},
+) {
+  const sink = await SmtpSink.start(t, { protocol, capabilities: ['XCLIENT ADDR'], ...script });
   const server = { hosts: ['127.0.0.1'], port: sink.port, tls: 'never', maxConnections: 4 };
   const { engine } = await proxyFixture(t, {
     plugin,
@@ -63,3 +67,30 @@ test('a connection that a client keeps without a transaction gives way', async (
   }
   await sink.until(({ connections, open }) => connections === 3 && open === 2);
 });
+
+const blocked = '550 5.7.1 Client host blocked';
+const xclient = (answer: Behaviour) => ({
+  xclient: ({ line }: SinkMoment) => (line.includes('127.0.0.2') ? answer : undefined),
+});
+/** To XCLIENT, or to the EHLO that follows it. */
+const refusals: Readonly<Record<string, SinkScript['steps'] & object>> = {
+  554: xclient('554 5.7.1 Client host blocked'),
+  421: xclient('421 4.7.0 Client host blocked'),
+  'the end of the connection': xclient({ close: '' }),
+  'a refused EHLO': {
+    ehlo: ({ nth }) => (nth % 2 === 1 && nth < 8 ? blocked : undefined),
+    helo: blocked,
+  },
+};
+
+for (const [answer, steps] of Object.entries(refusals)) {
+  test(`a client that the server refuses opens no breaker: ${answer}`, async (t) => {
+    const { client } = await shared(t, kinds[1], { steps });
+    const refused = await client('127.0.0.2');
+    for (let n = 0; n < 4; n += 1) {
+      assert.match((await address(refused, partner))[0] ?? '', /^451 /);
+      await refused.command('RSET');
+    }
+    assert.deepEqual(await address(await client('127.0.0.3'), partner), ['250 2.1.5 Recipient fine']);
+  });
+}
