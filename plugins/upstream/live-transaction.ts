@@ -28,8 +28,8 @@ export class LiveTransaction {
   #session: ClientSession | undefined;
   /** The refusal of MAIL, or the failure of the connection: the answer to everything after it. */
   #refusal: Reply | ClientFailure | undefined;
-  /** Recipients accepted by the upstream, in the order of RCPT. */
-  #accepted: Address[] = [];
+  /** Recipients accepted by the upstream, in the order of RCPT, with its replies. */
+  #accepted: { readonly address: string; readonly reply: Reply }[] = [];
   #ended = false;
 
   constructor(upstream: Upstream, transaction: Transaction) {
@@ -37,7 +37,10 @@ export class LiveTransaction {
     this.#transaction = transaction;
   }
 
-  /** The upstream's answer to this recipient, or why there is none. Never rejects with a `ClientFailure`. */
+  /**
+   * The upstream's answer to this recipient, or why there is none. Never rejects with a `ClientFailure`. An LMTP server
+   * stores a copy for each RCPT, so it is not asked again for one that it has accepted.
+   */
   rcpt(address: Address, dsn?: RecipientDsn): Promise<Reply | ClientFailure> {
     return this.#inTurn(() =>
       this.#within(this.upstream.settings.answerMs, (signal) => this.#ask(address, dsn, signal)),
@@ -101,8 +104,11 @@ export class LiveTransaction {
       const lease = this.#lease;
       if (this.#refusal !== undefined || lease === undefined) return this.#refusal ?? timeoutFailure('rcpt');
       if (ahead !== undefined && isClientFailure(ahead)) throw ahead;
+      const isLmtp = this.upstream.settings.protocol === 'lmtp';
+      const known = isLmtp ? this.#accepted.find((one) => one.address === address.address) : undefined;
+      if (known !== undefined) return known.reply;
       const reply = ahead ?? (await lease.session.rcpt(recipient));
-      if (reply.code < 300) this.#accepted.push(address);
+      if (reply.code < 300) this.#accepted.push({ address: address.address, reply });
       return reply;
     } catch (error) {
       if (!isClientFailure(error)) throw error;
