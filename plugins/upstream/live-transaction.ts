@@ -1,5 +1,6 @@
 import type { RecipientOutcome } from '../../core/pipeline/delivery-target.js';
 import type { Address } from '../../core/mime/address.js';
+import { clientKey } from '../../core/net/ip-address.js';
 import type { Recipient, SmtpSession, Transaction } from '../../core/pipeline/transaction.js';
 import type { RecipientDsn } from '../../core/smtp/protocol/parameters.js';
 import type { ClientIdentity } from '../../core/smtp/client/remote-server.js';
@@ -27,8 +28,8 @@ export class LiveTransaction {
   #session: ClientSession | undefined;
   /** The refusal of MAIL, or the failure of the connection: the answer to everything after it. */
   #refusal: Reply | ClientFailure | undefined;
-  /** Recipients accepted by the upstream, in the order of RCPT. */
-  #accepted: Address[] = [];
+  /** Recipients accepted by the upstream, in the order of RCPT, with its replies. */
+  #accepted: { readonly address: string; readonly reply: Reply }[] = [];
   #ended = false;
 
   constructor(upstream: Upstream, transaction: Transaction) {
@@ -36,7 +37,10 @@ export class LiveTransaction {
     this.#transaction = transaction;
   }
 
-  /** The upstream's answer to this recipient, or why there is none. Never rejects with a `ClientFailure`. */
+  /**
+   * The upstream's answer to this recipient, or why there is none. Never rejects with a `ClientFailure`. An LMTP server
+   * stores a copy for each RCPT, so it is not asked again for one that it has accepted.
+   */
   rcpt(address: Address, dsn?: RecipientDsn): Promise<Reply | ClientFailure> {
     return this.#inTurn(() =>
       this.#within(this.upstream.settings.answerMs, (signal) => this.#ask(address, dsn, signal)),
@@ -45,15 +49,23 @@ export class LiveTransaction {
 
   /**
    * Sends the message to these recipients; one outcome for each, in order. Uses the open transaction when it has
-   * exactly these; otherwise, when a hook has removed some or the connection is lost, a new one.
+   * exactly this envelope; otherwise, when a hook has changed it or the connection is lost, a new one.
+   *
+   * @param transaction the client's, as hooks have changed it
    */
-  deliver(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
+  deliver(
+    transaction: Transaction,
+    recipients: readonly Recipient[],
+    message: SpooledMessage,
+  ): Promise<readonly RecipientOutcome[]> {
     return this.#inTurn(async () => {
       const lease = this.#lease;
-      if (lease === undefined || lease.session.failure !== undefined || !this.#hasJust(recipients)) {
-        return this.#anew(recipients, message);
-      }
-      return (await this.#sendOn(lease, recipients, message)) ?? this.#anew(recipients, message);
+      const isOpen = lease !== undefined && lease.session.failure === undefined;
+      const sent =
+        isOpen && this.#hasJust(transaction, recipients) ? await this.#sendOn(lease, recipients, message) : undefined;
+      if (sent !== undefined) return sent;
+      await this.#releaseSession();
+      return sendAnew(this.upstream, transaction, recipients, message);
     }).finally(() => this.end());
   }
 
@@ -92,8 +104,11 @@ export class LiveTransaction {
       const lease = this.#lease;
       if (this.#refusal !== undefined || lease === undefined) return this.#refusal ?? timeoutFailure('rcpt');
       if (ahead !== undefined && isClientFailure(ahead)) throw ahead;
+      const isLmtp = this.upstream.settings.protocol === 'lmtp';
+      const known = isLmtp ? this.#accepted.find((one) => one.address === address.address) : undefined;
+      if (known !== undefined) return known.reply;
       const reply = ahead ?? (await lease.session.rcpt(recipient));
-      if (reply.code < 300) this.#accepted.push(address);
+      if (reply.code < 300) this.#accepted.push({ address: address.address, reply });
       return reply;
     } catch (error) {
       if (!isClientFailure(error)) throw error;
@@ -129,8 +144,9 @@ export class LiveTransaction {
     return ahead;
   }
 
-  #hasJust(recipients: readonly Recipient[]): boolean {
+  #hasJust({ reversePath }: Transaction, recipients: readonly Recipient[]): boolean {
     return (
+      reversePath?.address === this.#transaction.reversePath?.address &&
       recipients.length === this.#accepted.length &&
       recipients.every(({ address }, index) => address.address === this.#accepted[index]?.address)
     );
@@ -159,11 +175,6 @@ export class LiveTransaction {
       this.#host?.heard(error);
       return recipients.map((recipient, index) => outcomeOf(recipient, said[index] ?? error));
     }
-  }
-
-  async #anew(recipients: readonly Recipient[], message: SpooledMessage): Promise<readonly RecipientOutcome[]> {
-    await this.#releaseSession();
-    return sendAnew(this.upstream, this.#transaction, recipients, message);
   }
 
   async #releaseSession(): Promise<void> {
@@ -206,8 +217,12 @@ export async function sendAnew(
 
 /** Uses a connection for this client alone when the server receives its identity (XCLIENT). */
 function callOf({ settings }: Upstream, { session }: Transaction, signal: AbortSignal): Call {
-  if (!settings.xclient || session.internal === true) return { signal };
-  return { signal, client: { session, identity: identityOf(session) } };
+  if (session.internal === true) return { signal };
+  return {
+    signal,
+    ...(!session.exempt && { holder: clientKey(session.remote.address) }),
+    ...(settings.xclient && { client: { session, identity: identityOf(session) } }),
+  };
 }
 
 function identityOf({ remote, hello, user, listener }: SmtpSession): ClientIdentity {

@@ -42,7 +42,12 @@ export const upstreamKeys = {
     })
     .optional()
     .describe('How this server signs in there.'),
-  maxConnections: z.int().min(1).max(10_000).default(50).describe('To each host at a time.'),
+  maxConnections: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(50)
+    .describe('To each host at a time; for one client address at most half.'),
   idleSeconds: seconds(10, 3600, 'A connection without work is kept for so long.'),
   timeouts: z
     .strictObject({

@@ -25,6 +25,8 @@ export interface UpstreamDeps {
 
 export interface Call {
   readonly signal: AbortSignal;
+  /** Key of a client that may use only half of the connections to a host, so that it cannot keep others out. */
+  readonly holder?: string;
   /** Owner of the connection, where each client has its own. */
   readonly client?: { readonly session: SmtpSession; readonly identity: ClientIdentity };
 }
@@ -52,7 +54,7 @@ export class UpstreamHost {
     this.#pool = new ClientPool(limits, deps.clock);
   }
 
-  /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts. */
+  /** A connection for one message. Rejects with a `ClientFailure`, which the breaker counts if it is the server's. */
   async lease(call: Call): Promise<PooledSession> {
     let failure: ClientFailure | undefined;
     const addresses = await this.#addresses(call.signal);
@@ -70,7 +72,8 @@ export class UpstreamHost {
     }
     failure ??= noAddress(this.name);
     const overdue = call.signal.aborted && failure.kind === 'local' ? timeoutFailure(failure.step) : failure;
-    if (!isOurs(failure)) this.breaker.failed(overdue);
+    if (isOfClient(failure)) this.breaker.succeeded('envelope');
+    else if (!isOurs(failure)) this.breaker.failed(overdue);
     throw overdue;
   }
 
@@ -92,12 +95,13 @@ export class UpstreamHost {
     await this.#pool.close();
   }
 
-  #leaseAt(server: RemoteServer, { client, signal }: Call): Promise<PooledSession> {
-    const { deadlines } = this.#settings;
-    if (client === undefined) return this.#pool.lease(server, { deadlines, signal });
+  #leaseAt(server: RemoteServer, { client, holder, signal }: Call): Promise<PooledSession> {
+    const { deadlines, connections } = this.#settings;
+    const share = holder === undefined ? {} : { group: holder, most: Math.ceil(connections / 2) };
+    if (client === undefined) return this.#pool.lease(server, { deadlines, signal, ...share });
     const own = { identity: client.identity, chunking: false, clock: this.#deps.clock };
     const options: CallOptions = { deadlines, signal, ...own };
-    return this.#identified.lease(client, server, this.#settings.connections, () => openSession(server, options));
+    return this.#identified.lease(client, server, { connections, ...share }, () => openSession(server, options));
   }
 
   async #addresses(signal: AbortSignal): Promise<readonly NextHop[] | ClientFailure> {
@@ -126,6 +130,10 @@ export const brokenKinds: ReadonlySet<FailureKind> = new Set(['connect', 'timeou
 
 /** The connection was aborted, so it says nothing about the server. */
 const isOurs = ({ kind, step }: ClientFailure): boolean => kind === 'local' && step === 'connect';
+
+/** A server that answers XCLIENT, or hangs up on it, refuses that client alone. */
+const isOfClient = ({ kind, step }: ClientFailure): boolean =>
+  step === 'xclient' && (kind === 'reply' || kind === 'closed');
 
 const temporary = (status: string): string => `4${status.slice(1)}`;
 
@@ -195,6 +203,8 @@ class Breaker {
 /** A connection on which the server knows the client's identity. */
 interface Identified {
   readonly key: string;
+  /** Of the client. */
+  readonly group: string | undefined;
   readonly session: ClientSession;
 }
 
@@ -204,24 +214,30 @@ class IdentifiedSessions {
   readonly #kept = new WeakMap<SmtpSession, Identified | undefined>();
   /** Idle ones only: they are found without their clients. */
   readonly #idle = new Set<Identified>();
-  #open = 0;
+  /** Groups of the open ones and of those that are being opened. */
+  readonly #open: (string | undefined)[] = [];
   #closed = false;
 
   async lease(
     client: { readonly session: SmtpSession; readonly identity: ClientIdentity },
     { address }: RemoteServer,
-    most: number,
+    { connections, group, most = Infinity }: { connections: number; group?: string; most?: number },
     open: () => Promise<ClientSession>,
   ): Promise<PooledSession> {
     const key = JSON.stringify([address, client.identity]);
     const kept = this.#take(client.session, key);
-    if (kept !== undefined) return this.#lent(client.session, { key, session: kept }, true);
-    if (this.#open >= most) throw localFailure('connect', 'Too many messages wait for a connection');
-    this.#open += 1;
+    if (kept !== undefined) return this.#lent(client.session, kept, true);
+    const isOver = (): boolean => this.#open.filter((one) => one === group).length >= most;
+    if (isOver()) this.#leaveOldest(({ group: one }) => one === group);
+    if (this.#open.length >= connections) this.#leaveOldest(() => true);
+    if (isOver() || this.#open.length >= connections) {
+      throw localFailure('connect', 'Too many messages wait for a connection');
+    }
+    this.#open.push(group);
     try {
-      return this.#lent(client.session, { key, session: await open() }, false);
+      return this.#lent(client.session, { key, group, session: await open() }, false);
     } catch (error) {
-      this.#open -= 1;
+      this.#uncount(group);
       throw error;
     }
   }
@@ -239,12 +255,12 @@ class IdentifiedSessions {
     this.#idle.clear();
   }
 
-  #take(client: SmtpSession, key: string): ClientSession | undefined {
+  #take(client: SmtpSession, key: string): Identified | undefined {
     const kept = this.#kept.get(client);
     if (kept === undefined) return undefined;
     this.#kept.delete(client);
     if (!this.#idle.delete(kept)) return undefined;
-    if (kept.key === key && kept.session.reusable) return kept.session;
+    if (kept.key === key && kept.session.reusable) return kept;
     this.#leave(kept);
     return undefined;
   }
@@ -263,8 +279,19 @@ class IdentifiedSessions {
     return { session: identified.session, reused, release };
   }
 
-  #leave({ session }: Identified): void {
-    this.#open -= 1;
+  #leaveOldest(suits: (one: Identified) => boolean): void {
+    const oldest = [...this.#idle].find(suits);
+    if (oldest === undefined) return;
+    this.#idle.delete(oldest);
+    this.#leave(oldest);
+  }
+
+  #leave({ group, session }: Identified): void {
+    this.#uncount(group);
     if (session.failure === undefined) void session.quit();
+  }
+
+  #uncount(group: string | undefined): void {
+    this.#open.splice(this.#open.indexOf(group), 1);
   }
 }

@@ -107,13 +107,23 @@ class UpstreamDelivery implements Delivery {
     if (upstream === undefined) return recipients.map(gone);
     const began = upstream.now();
     const known = this.#input.known === undefined ? recipients : recipients.map(this.#input.known);
+    const sent = upstream.settings.protocol === 'lmtp' ? onePerAddress(known) : known;
     const outcomes =
       live === undefined
-        ? await sendAnew(upstream, this.#transaction, known, message)
-        : await live.deliver(known, message);
+        ? await sendAnew(upstream, this.#transaction, sent, message)
+        : await live.deliver(this.#transaction, sent, message);
     handed({ destination, outcomes, bytes: message.size - message.traceOffset, ms: upstream.now() - began });
-    return outcomes;
+    if (sent.length === known.length) return outcomes;
+    const byAddress = new Map(sent.map(({ address }, index) => [address.address, outcomes[index]]));
+    return known.flatMap(({ address }) => byAddress.get(address.address) ?? []);
   }
+}
+
+/** An LMTP server stores a copy for each RCPT, so a user with several names is sent once. */
+function onePerAddress(recipients: readonly Recipient[]): readonly Recipient[] {
+  const first = new Map<string, Recipient>();
+  for (const one of recipients) if (!first.has(one.address.address)) first.set(one.address.address, one);
+  return [...first.values()];
 }
 
 function byDestination(recipients: readonly Recipient[]): ReadonlyMap<string, readonly Recipient[]> {

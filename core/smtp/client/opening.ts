@@ -160,14 +160,16 @@ async function startTls(opening: Opening): Promise<ClientFailure | undefined> {
   return (await encrypt(opening)) ?? (await hello(opening));
 }
 
-/** XCLIENT starts the session anew. */
+/** XCLIENT starts the session anew; a server that refuses EHLO then refuses that client. */
 async function identify(opening: Opening): Promise<ClientFailure | undefined> {
   const { channel, options, deadlines, capabilities } = opening;
   const line = options.identity && identityLine(options.identity, capabilities);
   if (line === undefined) return undefined;
   const answer = await channel.ask('xclient', line, deadlines.helloMs);
   if (isClientFailure(answer)) return answer;
-  return answer.code >= 400 ? refusal('xclient', answer) : hello(opening);
+  if (answer.code >= 400) return refusal('xclient', answer);
+  const failure = await hello(opening);
+  return failure?.reply === undefined ? failure : refusal('xclient', failure.reply);
 }
 
 function authenticate(opening: Opening): Promise<ClientFailure | undefined> {

@@ -120,7 +120,7 @@ export class ClientPool implements SessionPool {
   ): Promise<ClientSession | undefined> {
     if (this.#closed) return this.#refused(place, group, closedHere());
     if (signal?.aborted === true) return this.#refused(place, group, abortFailure('connect'));
-    if (group.waiting === 0 && this.#admits(group, most))
+    if (group.waiting === 0 && !this.#isFull(place) && group.busy < most)
       return Promise.resolve(this.#takeOrReserve(place, group, most));
     if (this.#waiting >= this.#limits.waiting) return this.#refused(place, group, tooMany());
     return new Promise((resolve, reject) => {
@@ -235,7 +235,8 @@ export class ClientPool implements SessionPool {
   #serve(place: PoolEntry): void {
     for (const waiter of place.waiters) {
       const { group, most } = waiter;
-      if (this.#admits(group, most)) waiter.proceed(this.#takeOrReserve(place, group, most));
+      if (this.#isFull(place)) return;
+      if (group.busy < most) waiter.proceed(this.#takeOrReserve(place, group, most));
       else if (group.name === place.key) return;
     }
   }
@@ -249,8 +250,8 @@ export class ClientPool implements SessionPool {
     }
   }
 
-  #admits({ busy }: PoolGroup, most: number): boolean {
-    return this.#busy < this.#limits.connections && busy < Math.min(most, this.#limits.connectionsEach);
+  #isFull({ busy }: PoolEntry): boolean {
+    return this.#busy >= this.#limits.connections || busy >= this.#limits.connectionsEach;
   }
 
   /** The newest idle connection that is usable. */
@@ -316,7 +317,7 @@ export class ClientPool implements SessionPool {
 export interface PoolLimits {
   /** Connections of the whole pool, in use and idle. */
   readonly connections: number;
-  /** Connections of one server; a lease may ask for less. */
+  /** Connections of one server, whatever the group; a lease may ask for less. */
   readonly connectionsEach: number;
   /** Maximum number of waiting callers; more are refused. */
   readonly waiting: number;

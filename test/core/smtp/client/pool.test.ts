@@ -61,6 +61,20 @@ test('a lease may ask for fewer connections than the pool allows', async (t) => 
   assert.equal(pool.statistics().opened, 1);
 });
 
+test('groups of one destination share the connections that it may have', async (t) => {
+  const { pool, destination } = await fixture(t, { connectionsEach: 2 });
+  const first = await pool.lease(destination, { group: 'one', most: 1 });
+  const waiting = pool.lease(destination, { group: 'one', most: 1 });
+  const other = await pool.lease(destination, { group: 'two', most: 1 });
+  const third = pool.lease(destination, { group: 'three', most: 1 });
+  assert.deepEqual([pool.statistics().leased, pool.statistics().waiting], [2, 2]);
+  other.release();
+  (await third).release();
+  assert.equal(pool.statistics().waiting, 1);
+  first.release();
+  (await waiting).release();
+});
+
 test('a full pool makes room by closing what another destination keeps', async (t) => {
   const { sink, pool, destination } = await fixture(t, { connections: 1 });
   const other = await SmtpSink.start(t);

@@ -72,7 +72,7 @@ describe('recipients of a route', () => {
     ]);
     assert.equal(sink.connections, 0);
     assert.match(said(await client.data(text)), /^250 2\.0\.0 /);
-    assert.deepEqual(sink.messages[0]?.recipients, [anna, anna], 'an alias goes by the name of its user');
+    assert.deepEqual(sink.messages[0]?.recipients, [anna], 'an alias goes by the name of its user');
   });
 
   test('may be single users, by their aliases too; their domain stays here', async (t) => {
@@ -82,6 +82,21 @@ describe('recipients of a route', () => {
     assert.match(await send(client, 'a@office.example', 'x@localhost', 'y@localhost'), queued);
     assert.deepEqual(sink.messages[0]?.recipients, [anna, 'x@localhost']);
     assert.deepEqual(holders(), ['local y@localhost']);
+  });
+
+  test('are one for all names of a user, who has one copy', async (t) => {
+    const { client, sink } = await routed(t, {
+      script: { steps: { rcpt: ['450 4.2.1 Later', '250 2.1.5 Anna is here'], dot: ['250 2.0.0 Kept'] } },
+      route: { domains: [], users: [anna, 'x@localhost'] },
+    });
+    assert.deepEqual(await address(client, anna, 'a@office.example', 'x@localhost', anna, 'a@office.example'), [
+      '450 4.2.1 Later',
+      ...Array.from({ length: 4 }, () => '250 2.1.5 Anna is here'),
+    ]);
+    assert.equal(said(await client.data(text)), '250 2.0.0 Kept');
+    const asked = sink.commands.filter((line) => line.startsWith('RCPT'));
+    assert.deepEqual(asked, [`RCPT TO:<${anna}>`, `RCPT TO:<${anna}>`, 'RCPT TO:<x@localhost>']);
+    assert.deepEqual(sink.messages[0]?.recipients, [anna, 'x@localhost']);
   });
 
   test('without a route are none of it', async (t) => {
@@ -112,13 +127,13 @@ describe('what the LMTP server answers to the message', () => {
   });
 
   test('is given to each recipient of an LMTP client, in order, duplicates included', async (t) => {
-    const dot = ['250 2.0.0 One', '452 4.2.2 Two', '250 2.0.0 Three'];
+    const dot = ['250 2.0.0 One', '452 4.2.2 Two'];
     const { client } = await routed(t, { script: { steps: { dot } }, modes: ['lmtp'] });
     await address(client, anna, 'x@localhost', ben, anna);
     await client.command('DATA');
     client.write('Subject: x\r\n\r\nx\r\n.\r\n');
     const replies = (await client.readReplies(4)).map(said);
-    assert.deepEqual([replies[0], replies[2], replies[3]], ['250 2.0.0 One', '452 4.2.2 Two', '250 2.0.0 Three']);
+    assert.deepEqual([replies[0], replies[2], replies[3]], ['250 2.0.0 One', '452 4.2.2 Two', '250 2.0.0 One']);
     assert.match(replies[1] ?? '', queued);
   });
 

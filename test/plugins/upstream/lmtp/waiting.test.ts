@@ -55,7 +55,8 @@ test('a server that is slow with each of many recipients is not waited for longe
       lent: [provide(directory, people as Directory)],
       options: { routes: [route] },
     });
-    assert.match(await send(await client(), anna, anna, anna, anna, anna, anna), /^250 2\.0\.0 Ok: queued as /);
+    const many = Array.from({ length: 6 }, (_, n) => `user${n}@office.example`);
+    assert.match(await send(await client(), ...many), /^250 2\.0\.0 Ok: queued as /);
     assert.ok(holders().length >= 3, 'whose replies did not come in time are tried again');
   }
 });

@@ -218,7 +218,7 @@ describe('(e) a server that speaks LMTP', () => {
   });
 
   test('answers each client of LMTP for its own recipients, duplicates included', async (t) => {
-    const dot = ['250 2.0.0 First', '452 4.2.2 Second', '550 5.2.1 Third'] as const;
+    const dot = ['250 2.0.0 First', '452 4.2.2 Second'] as const;
     const { client, holders } = await between(t, {
       one: lmtp({ dot: ({ nth }) => dot[nth] }),
       modes: ['lmtp'],
@@ -228,9 +228,9 @@ describe('(e) a server that speaks LMTP', () => {
     await client.command('DATA');
     client.write(`${text.replace(/^\./m, '..')}.\r\n`);
     const replies = (await client.readReplies(5)).map(said);
-    assert.deepEqual(replies.slice(0, 3), ['250 2.0.0 First', '552 5.2.2 Full for ever', '452 4.2.2 Second']);
+    assert.deepEqual(replies.slice(0, 3), ['250 2.0.0 First', '552 5.2.2 Full for ever', '250 2.0.0 First']);
     assert.match(replies[3] ?? '', queued);
-    assert.equal(replies[4], '550 5.2.1 Third');
+    assert.equal(replies[4], '452 4.2.2 Second');
     assert.deepEqual(holders(), [`relay ${two}`]);
   });
 });

@@ -20,6 +20,8 @@ export interface ProxyFixtureOptions {
   /** Without a relay queue. */
   readonly queueless?: boolean;
   readonly local?: FakeTargetOptions;
+  /** Of clients. */
+  readonly limits?: object;
   /** What other plugins would lend. */
   readonly lent?: readonly ProvidedService[];
   readonly spare?: readonly ('retry' | 'bounce')[];
@@ -27,7 +29,7 @@ export interface ProxyFixtureOptions {
 
 /** The plugin with the real engine, and targets that only note what they get; `x@localhost` is local. */
 export async function proxyFixture(test: Ending, given: ProxyFixtureOptions) {
-  const { plugin = proxy, options, modes = ['mx'], queueless = false } = given;
+  const { plugin = proxy, options, modes = ['mx'], queueless = false, limits = {} } = given;
   // That there is one is all that is asked of it.
   const queue = {} as RelayQueue;
   const site = await openPluginSite(test, plugin, {
@@ -51,7 +53,11 @@ export async function proxyFixture(test: Ending, given: ProxyFixtureOptions) {
   );
   const engine = await TestEngine.start(test, {
     pipeline,
-    settings: { relayNetworks: ['127.0.0.1'], listeners: modes.map((mode) => ({ port: 0, mode, name: mode })) },
+    settings: {
+      relayNetworks: ['127.0.0.1'],
+      listeners: modes.map((mode) => ({ port: 0, mode, name: mode })),
+      limits,
+    },
   });
   return {
     ...site,

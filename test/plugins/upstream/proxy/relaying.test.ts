@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { next, reject } from '../../../../core/pipeline/verdict.js';
+import { parseAddress } from '../../../../core/mime/address.js';
+import { change, next, reject } from '../../../../core/pipeline/verdict.js';
 import { suiteEnding } from '../../../support/ending.js';
 import { type Rule, type SinkScript, type SinkStep, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, said, send, text, usual, type ProxyFixture } from './proxy-fixture.js';
@@ -320,6 +321,17 @@ test('the verdict of a later hook counts, and its recipients are not sent', asyn
     sink.messages.map(({ recipients }) => recipients),
     [[partner]],
   );
+});
+
+test('the sender that a hook has changed is the sender of the message', async (t) => {
+  const { client, sink, fixture } = await proxied(t);
+  for (const sender of [parseAddress('srs@forwarder.example'), null]) {
+    fixture.pipeline.on('site', 'message', {}, () => change({ change: 'sender', address: sender }));
+    assert.match(await send(client, partner), /^250 /);
+    assert.equal(sink.messages.at(-1)?.sender, sender?.address ?? '');
+  }
+  assert.equal(sink.messages.length, 2);
+  assert.equal(sink.connections, 1);
 });
 
 test('a local recipient is not taken by the rule', async (t) => {
