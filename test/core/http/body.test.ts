@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { shapeOf } from '../../../core/http/body.js';
+import { untilTrue } from '../../support/until.js';
 import { basic, openShell, passwords, type OpenedShell } from './opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from './raw-exchange.js';
 
@@ -131,6 +134,24 @@ test('uploaded files are gone after the answer, whatever it was, and their names
   assert.equal((await upload([['large', 200_000]])).status, 413);
   assert.equal((await upload(Array.from({ length: 25 }, (_, index) => [`f${index}`, 1]))).status, 413);
   assert.deepEqual(await readdir(join(opened.data, 'uploads')), []);
+});
+
+test('an upload that its client breaks off is no fault of the server, and leaves no file', async () => {
+  const file = 'Content-Disposition: form-data; name="f"; filename="x"\r\nContent-Type: text/plain';
+  const part = `--a\r\n${file}\r\n\r\nsome bytes`;
+  const type = 'Content-Type: multipart/form-data; boundary=a';
+  const head = ['POST /upload HTTP/1.1', 'Host: localhost', authorization, type, 'Content-Length: 10000'];
+  const socket = connect(opened.port, '127.0.0.1', () => socket.write(`${head.join('\r\n')}\r\n\r\n${part}`));
+  const uploads = join(opened.data, 'uploads');
+  await untilTrue('the file', async () => (await readdir(uploads)).length > 0);
+  socket.destroy();
+  await untilTrue('no file', async () => (await readdir(uploads)).length === 0);
+  await untilTrue('the line of the log', () => opened.log.some(({ complete }) => complete === false));
+  await setImmediate();
+  assert.deepEqual(
+    opened.log.filter(({ msg }) => msg === 'request failed'),
+    [],
+  );
 });
 
 test('a multipart body with a wrong boundary is unreadable', async () => {
