@@ -153,16 +153,16 @@ function acceptedStep({ at, sender, size, ms, messageId }: Accepted): Step {
 
 function recipientSteps({ at, id, recipients }: Accepted): readonly Step[] {
   return recipients.map((one) => {
-    const { address, target, destination = '' } = one;
+    const { address, target = '', destination = '' } = one;
     if (one.discarded === true) return step(at, 'Discarded', `${address}: accepted and not stored`, 'warn');
     if (target === targets.mailbox)
       return step(at, 'Delivered', `${address} to the mailbox ${destination}`, 'good', mailboxHref(destination));
-    const entry = queued.get(target ?? '');
+    const entry = queued.get(target);
     if (entry !== undefined) {
       const detail = destination === '' ? address : `${address} for ${destination}`;
-      return step(at, words[entry.state] ?? entry.state, detail, entry.tone, `/client/queue/${id}${entry.suffix}`);
+      return step(at, words[entry.state] ?? entry.state, detail, entry.tone, queueHref(id, target));
     }
-    return step(at, 'Delivered', `${address} to ${target ?? 'no target'} ${destination}`, 'good');
+    return step(at, 'Delivered', `${address} to ${target || 'no target'} ${destination}`, 'good');
   });
 }
 
@@ -194,8 +194,17 @@ function outcomeStep({ at, id, recipient, status, target, attempts, reply, reaso
   return step(at, words[status] ?? status, detail, tones[status] ?? 'neutral', `/client/queue/${id}`);
 }
 
-const noticeStep = ({ at, id, recipients }: Accepted): Step =>
-  step(at, 'Notice', `sent to ${recipients.map(({ address }) => address).join(', ')}`, 'info', `/client/queue/${id}`);
+function noticeStep({ at, id, recipients }: Accepted): Step {
+  const [{ target = '', destination = '' } = {}] = recipients;
+  const href = target === targets.mailbox ? mailboxHref(destination) : queueHref(id, target);
+  return step(at, 'Notice', `sent to ${recipients.map(({ address }) => address).join(', ')}`, 'info', href);
+}
+
+/** Page of the entry in the queue; null for a target that does not queue. */
+function queueHref(id: string, target: string): string | null {
+  const entry = queued.get(target);
+  return entry === undefined ? null : `/client/queue/${id}${entry.suffix}`;
+}
 
 function mailboxHref(mailbox: string): string | null {
   const at = mailbox.lastIndexOf('@');
