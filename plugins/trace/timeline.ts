@@ -59,12 +59,16 @@ export async function tracesOf(
   return traces;
 }
 
-/** The newest messages and refusals, newest first. */
-export async function latestTraces(log: TraceLog, limit: number): Promise<readonly Trace[]> {
+/** The newest messages and refusals before a time, newest first, as far as the log gives its newest records. */
+export async function latestTraces(
+  log: TraceLog,
+  { before = Infinity, limit }: { readonly before?: number; readonly limit: number },
+): Promise<readonly Trace[]> {
   const records = await log.latest();
   const traces: Trace[] = [];
   for (const record of records) {
     if (traces.length === limit) break;
+    if (record.at >= before) continue;
     if (record.kind === 'rejected') traces.push(refusalTrace(record));
     // Of an older message there are only the last outcomes here.
     else if (record.kind === 'accepted' && record.id === baseId(record.id))

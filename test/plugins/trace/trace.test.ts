@@ -73,6 +73,11 @@ suite('a trace', () => {
     assert.deepEqual(List.parse(await admin.json('/trace')).items, [
       { id: found.id, states: ['delivered', 'deferred'] },
     ]);
+    for (const [time, found] of [
+      ['2020-01-01T00:00:00Z', 0],
+      [new Date(Date.now() + 60_000).toISOString(), 1],
+    ] as const)
+      assert.equal(List.parse(await admin.json(`/trace?before=${time}`)).items.length, found);
     const later = `&since=${new Date(Date.now() + 60_000).toISOString()}`;
     for (const address of ['bob@dead.example', ''])
       assert.deepEqual(List.parse(await admin.json(`/trace?address=${address}${later}`)).items, []);
