@@ -79,6 +79,9 @@ const mislabelled = 'The body looks like JSON. Send it with Content-Type: applic
 
 /** Bytes of JSON or a form where an endpoint has no fields: every form has some, such as `_method`. */
 const undeclaredBytes = 16 * 1024;
+const maxFields = 100;
+/** Codes of formidable: more fields, and more files, than its options allow. */
+const tooMany = new Set<unknown>([1007, 1015]);
 
 export function fieldsLimit(declared: BodyDeclaration<z.ZodType> | undefined, jsonBytes: number): number {
   if (declared === undefined || declared.kind === 'raw') return Math.min(undeclaredBytes, jsonBytes);
@@ -279,7 +282,7 @@ export class Uploads {
         maxFileSize: limit,
         maxTotalFileSize: limit,
         maxFiles,
-        maxFields: 100,
+        maxFields,
         maxFieldsSize: maxFieldBytes,
         allowEmptyFiles: true,
         minFileSize: 0,
@@ -292,7 +295,12 @@ export class Uploads {
         },
       },
     });
-    await read(ctx, () => Promise.resolve());
+    try {
+      await read(ctx, () => Promise.resolve());
+    } catch (error) {
+      if (!tooMany.has((error as { readonly code?: unknown }).code)) throw error;
+      throw problem('too-large', `A form may have ${maxFiles} files and ${maxFields} other fields at most.`);
+    }
     const { files: received, body } = ctx.request as {
       readonly files?: Readonly<Record<string, TemporaryFile | readonly TemporaryFile[]>>;
       readonly body?: Fields;

@@ -122,7 +122,8 @@ export function scanHeader(
   }
 }
 
-function emptyLineLength(bytes: Buffer, at: number): number {
+/** Length of the empty line at `at` that ends a header block; 0 when that line is another. */
+export function emptyLineLength(bytes: Buffer, at: number): number {
   if (bytes[at] === 0x0a) return 1;
   return bytes[at] === 0x0d && bytes[at + 1] === 0x0a ? 2 : 0;
 }
@@ -134,17 +135,28 @@ function fieldEnd(bytes: Buffer, at: number, stop: number): number {
     const newline = bytes.indexOf(0x0a, end);
     if (newline < 0 || newline >= stop) return stop;
     end = newline + 1;
-  } while (bytes[end] === 0x20 || bytes[end] === 0x09);
+  } while (isFolding(bytes[end]));
   return end;
 }
 
-const maxNameBytes = 256;
+/** Whether a line that begins with this byte continues the one before. */
+export function isFolding(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0x09;
+}
+
+export const maxNameBytes = 256;
+
+/** Offset after the field name at `offset`. */
+export function endOfName(bytes: Buffer, offset = 0, end = bytes.length): number {
+  let at = offset;
+  const last = Math.min(end, offset + maxNameBytes);
+  while (at < last && isNameByte(bytes[at])) at++;
+  return at;
+}
 
 function fieldAt(bytes: Buffer, offset: number, end: number): HeaderField | undefined {
-  let colon = offset;
-  const last = Math.min(end, offset + maxNameBytes);
-  while (colon < last && isNameByte(bytes[colon])) colon++;
-  const nameEnd = colon;
+  const nameEnd = endOfName(bytes, offset, end);
+  let colon = nameEnd;
   // "Subject : x" is obsolete syntax (RFC 5322 §4.5) that is still in use; some readers trim all that is blank to them.
   while (colon < end && isBlank(bytes[colon])) colon++;
   if (nameEnd === offset || bytes[colon] !== 0x3a) return undefined;

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { emptyLineLength, endOfName, isFolding, maxNameBytes } from '../mime/header.js';
 import { LineEndings } from '../mime/line-endings.js';
 import { type BodyEdit, BodyError, type MessageEdit, type SpoolWriter } from './spool.js';
 
@@ -112,11 +113,13 @@ class HeaderEnd {
   }
 }
 
-/** Field names are far shorter: a line without a colon in its first bytes is no field to remove. */
-const nameBytes = 256;
-const lineFeed = 10;
+const lineFeed = 0x0a;
+const carriageReturn = 0x0d;
 
-/** Removes header fields from a message that comes in pieces of any size; holds back at most the start of one line. */
+/**
+ * Removes header fields from a message that comes in pieces of any size; holds back at most the start of one line.
+ * Removes each field that `scanHeader` would read, and lines that have the name without a colon.
+ */
 export class HeaderFilter {
   readonly #remove: ReadonlySet<string>;
   /** The start of a line that is not decided yet. */
@@ -157,14 +160,12 @@ export class HeaderFilter {
 
   /** Decides whether the line at the start of `rest` stays; false when more bytes are needed. */
   #decide(rest: Buffer): boolean {
-    const first = rest[0];
-    if (first === 0x20 || first === 0x09) return true;
-    const start = rest.subarray(0, nameBytes).toString('latin1');
-    const stop = start.search(/[:\n]/);
-    if (stop < 0 && start.length < nameBytes) return false;
-    const isField = stop >= 0 && start[stop] === ':';
-    this.#dropping = isField && this.#remove.has(start.slice(0, stop).trimEnd().toLowerCase());
-    if (!isField && stop >= 0 && start.slice(0, stop).trim() === '') this.#inHeader = false;
+    if (isFolding(rest[0])) return true;
+    if (rest.length === 1 && rest[0] === carriageReturn) return false;
+    const nameEnd = endOfName(rest);
+    if (nameEnd === rest.length && nameEnd < maxNameBytes) return false;
+    this.#inHeader = emptyLineLength(rest, 0) === 0;
+    this.#dropping = this.#remove.has(rest.toString('latin1', 0, nameEnd).toLowerCase());
     return true;
   }
 }

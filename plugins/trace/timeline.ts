@@ -59,12 +59,16 @@ export async function tracesOf(
   return traces;
 }
 
-/** The newest messages and refusals, newest first. */
-export async function latestTraces(log: TraceLog, limit: number): Promise<readonly Trace[]> {
+/** The newest messages and refusals before a time, newest first, as far as the log gives its newest records. */
+export async function latestTraces(
+  log: TraceLog,
+  { before = Infinity, limit }: { readonly before?: number; readonly limit: number },
+): Promise<readonly Trace[]> {
   const records = await log.latest();
   const traces: Trace[] = [];
   for (const record of records) {
     if (traces.length === limit) break;
+    if (record.at >= before) continue;
     if (record.kind === 'rejected') traces.push(refusalTrace(record));
     // Of an older message there are only the last outcomes here.
     else if (record.kind === 'accepted' && record.id === baseId(record.id))
@@ -153,16 +157,16 @@ function acceptedStep({ at, sender, size, ms, messageId }: Accepted): Step {
 
 function recipientSteps({ at, id, recipients }: Accepted): readonly Step[] {
   return recipients.map((one) => {
-    const { address, target, destination = '' } = one;
+    const { address, target = '', destination = '' } = one;
     if (one.discarded === true) return step(at, 'Discarded', `${address}: accepted and not stored`, 'warn');
     if (target === targets.mailbox)
       return step(at, 'Delivered', `${address} to the mailbox ${destination}`, 'good', mailboxHref(destination));
-    const entry = queued.get(target ?? '');
+    const entry = queued.get(target);
     if (entry !== undefined) {
       const detail = destination === '' ? address : `${address} for ${destination}`;
-      return step(at, words[entry.state] ?? entry.state, detail, entry.tone, `/client/queue/${id}${entry.suffix}`);
+      return step(at, words[entry.state] ?? entry.state, detail, entry.tone, queueHref(id, target));
     }
-    return step(at, 'Delivered', `${address} to ${target ?? 'no target'} ${destination}`, 'good');
+    return step(at, 'Delivered', `${address} to ${target || 'no target'} ${destination}`, 'good');
   });
 }
 
@@ -194,8 +198,17 @@ function outcomeStep({ at, id, recipient, status, target, attempts, reply, reaso
   return step(at, words[status] ?? status, detail, tones[status] ?? 'neutral', `/client/queue/${id}`);
 }
 
-const noticeStep = ({ at, id, recipients }: Accepted): Step =>
-  step(at, 'Notice', `sent to ${recipients.map(({ address }) => address).join(', ')}`, 'info', `/client/queue/${id}`);
+function noticeStep({ at, id, recipients }: Accepted): Step {
+  const [{ target = '', destination = '' } = {}] = recipients;
+  const href = target === targets.mailbox ? mailboxHref(destination) : queueHref(id, target);
+  return step(at, 'Notice', `sent to ${recipients.map(({ address }) => address).join(', ')}`, 'info', href);
+}
+
+/** Page of the entry in the queue; null for a target that does not queue. */
+function queueHref(id: string, target: string): string | null {
+  const entry = queued.get(target);
+  return entry === undefined ? null : `/client/queue/${id}${entry.suffix}`;
+}
 
 function mailboxHref(mailbox: string): string | null {
   const at = mailbox.lastIndexOf('@');

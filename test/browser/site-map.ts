@@ -37,6 +37,9 @@ export async function pagePaths(client: HttpClient): Promise<readonly string[]> 
     if (headers.get('content-type')?.startsWith('text/html') !== true || isFramed(headers)) continue;
     if (status === 404 && past.has(path)) continue;
     if (status !== 200) throw new Error(`a link leads to ${path}, which answers ${status}`);
+    const ids = [...text.matchAll(/<[a-z][^>]*?\sid="([^"]*)"/g)].map(([, id]) => id);
+    const twice = ids.find((id, at) => ids.indexOf(id) !== at);
+    if (twice !== undefined) throw new Error(`${path} has the id ${twice} twice`);
     pages.push(path);
     for (const link of linksOf(text, path)) {
       const kind = kindOf(link);

@@ -19,7 +19,7 @@ const suite = suiteEnding();
 
 interface Operation {
   readonly parameters?: readonly { readonly name: string; readonly in: string }[];
-  readonly responses: Readonly<Record<string, unknown>>;
+  readonly responses: Readonly<Record<string, { readonly headers?: object }>>;
 }
 interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
@@ -61,6 +61,8 @@ describe('the OpenAPI document', () => {
     assert.ok(statuses('post', '/client/queue').includes('202'));
     assert.ok(statuses('delete', '/system/heapdumps/{file}').includes('204'));
     assert.ok(statuses('get', '/health').includes('503'));
+    const sent = (path: string) => Object.keys(document.paths[path]?.['get']?.responses['200']?.headers ?? {});
+    assert.deepEqual([sent('/client/queue/list'), sent('/users'), sent('/health')], [['Link'], ['Link'], []]);
   });
 
   test('makes a client that compiles and works against the server', async (t) => {

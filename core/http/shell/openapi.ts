@@ -103,6 +103,8 @@ function headerParameters(route: Route): z.ZodObject {
 }
 
 const locationHeader = z.object({ Location: z.string() });
+const nextPage = z.object({ Link: z.string().optional().describe('The next page: `<…>; rel="next"` (RFC 8288).') });
+const hasPages = ({ endpoint: { answer } }: Route): boolean => isObject(answer) && 'nextCursor' in answer.shape;
 
 function successes(route: Route): ZodOpenApiResponsesObject {
   const { endpoint, produces } = route;
@@ -113,7 +115,8 @@ function successes(route: Route): ZodOpenApiResponsesObject {
     else if (status === 303) responses['303'] = { description: 'The page that was meant', headers: locationHeader };
     else if (status === 201 || status === 202)
       responses[`${status}`] = { description: created[status], headers: locationHeader, content };
-    else responses[`${status}`] = { description: status === 503 ? 'The server is down' : 'The answer', content };
+    else if (status === 503) responses['503'] = { description: 'The server is down', content };
+    else responses[`${status}`] = { description: 'The answer', ...(hasPages(route) && { headers: nextPage }), content };
   }
   if (endpoint.method !== 'GET')
     responses['303'] ??= { description: 'For forms: the next page', headers: locationHeader };

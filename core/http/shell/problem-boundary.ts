@@ -30,7 +30,8 @@ export function problemBoundary(pages: Pages, log: Log): Middleware {
 
 function respond(ctx: Context, found: Problem, pages: Pages, log: Log): void {
   const { id, route } = ctx.state.exchange;
-  if (classOf(found).http >= 500) {
+  // The owner of a full mailbox makes room in it.
+  if (classOf(found).http >= 500 && found.problem !== 'mailbox-full') {
     log.error(
       { requestId: id, route: route?.endpoint.path, problem: found.problem, err: causeOf(found) },
       'request failed',
@@ -126,11 +127,14 @@ const sentences: Partial<Record<ProblemName, string>> = {
   'too-large': 'The body is larger than this endpoint takes.',
 };
 
+/** formidable: the client has broken off. */
+const aborted = 1002;
+
 /** formidable has `httpCode`, http-errors `status`; a broken connection is caused by the client. */
 function statusOf(thrown: unknown): number | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const { status, statusCode, httpCode, code } = thrown as Readonly<Record<string, unknown>>;
-  if (code === 'ECONNABORTED' || code === 'ECONNRESET') return 400;
+  if (code === 'ECONNABORTED' || code === 'ECONNRESET' || code === aborted) return 400;
   return [status, statusCode, httpCode].find((value) => typeof value === 'number');
 }
 

@@ -1,5 +1,12 @@
 import { constants } from 'node:crypto';
-import { createServer, STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  STATUS_CODES,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import {
   createServer as createTlsServer,
   type Server as TlsServer,
@@ -61,6 +68,8 @@ export class HttpServer {
   readonly #reserved = new WeakSet<Socket>();
   /** Those of requests that wait for the pass. */
   readonly #deferred = new WeakSet<Socket>();
+  /** Those whose time is over, and the request that was in the socket all the same. */
+  readonly #late = new Map<Duplex, IncomingMessage | undefined>();
   #limits: HttpLimits;
   #connections = 0;
   #requests = 0;
@@ -71,6 +80,7 @@ export class HttpServer {
     this.#isExempt = isExempt;
     const handle: RequestListener = (request, response) => {
       this.#requests += 1;
+      if (this.#late.has(request.socket)) this.#late.set(request.socket, request);
       const isReserved = this.#reserved.has(request.socket);
       if (isReserved) response.setHeader('Connection', 'close');
       if (isReserved && !reservedPath.test(request.url ?? '')) refuseForNow(response);
@@ -88,14 +98,32 @@ export class HttpServer {
     this.#secure = tls && secureServer(tls, { ...options, handshakeTimeout: handshakeMs }, handle);
     for (const server of this.#servers) {
       server.on('checkContinue', handle);
-      server.on('clientError', answerBrokenRequest);
+      server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+        if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') this.#lookOnceMore(error, socket);
+        else answerBrokenRequest(error, socket);
+      });
       server.on('connection', (socket: Socket) => this.#admit(socket, server === this.#secure));
       server.on(server === this.#secure ? 'secureConnection' : 'connection', (socket: Socket) =>
         answerHalfClosed(server, socket, () => this.#deferred.has(socket)),
       );
-      server.on('timeout', destroyUnlessWorking);
+      server.on('timeout', (socket: Socket) => {
+        if (!this.#late.has(socket)) destroyUnlessWorking(socket);
+      });
     }
     this.limit(limits);
+  }
+
+  /**
+   * After a pause of this process, Node.js checks times before it reads sockets. A request that is complete once they
+   * are read came in time.
+   */
+  #lookOnceMore(error: NodeJS.ErrnoException, socket: Duplex): void {
+    this.#late.set(socket, undefined);
+    setImmediate(() => {
+      const isComplete = this.#late.get(socket)?.complete === true;
+      this.#late.delete(socket);
+      if (!isComplete) answerBrokenRequest(error, socket);
+    });
   }
 
   /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */

@@ -53,7 +53,9 @@ const listEndpoint = (log: TraceLog): AnyEndpoint =>
         .string()
         .max(998)
         .default('')
-        .describe('An address, a Message-ID, or the id of a message or session; empty: the newest messages.'),
+        .describe(
+          'An address, a Message-ID, or the id of a message or session; empty: the newest messages, some hundreds.',
+        ),
       since: z.iso.datetime().or(z.literal('')).default('').describe('Only messages since that time.'),
       before: z.iso.datetime().optional().describe('Only messages before that time, as `next` gave it.'),
     }),
@@ -66,12 +68,10 @@ const listEndpoint = (log: TraceLog): AnyEndpoint =>
     handle: async ({ query, request }) => {
       const { address, since, before } = query;
       const text = address.trim();
-      const until = before === undefined ? {} : { before: Date.parse(before) };
-      const found =
-        text === '' ? await latestTraces(log, pageSize) : await tracesOf(log, text, { limit: pageSize, ...until });
+      const bounds = { limit: pageSize, ...(before !== undefined && { before: Date.parse(before) }) };
+      const found = text === '' ? await latestTraces(log, bounds) : await tracesOf(log, text, bounds);
       const items = found.filter(({ at }) => since === '' || at >= new Date(since).toISOString());
-      const next =
-        text !== '' && found.length === pageSize && items.length === pageSize ? (items.at(-1)?.at ?? null) : null;
+      const next = items.length === pageSize ? (items.at(-1)?.at ?? null) : null;
       const model: TraceList = { query: { address: text, since }, items: items.map(withoutSteps), next };
       const [only, ...others] = items;
       const isOne = text !== '' && only?.id != null && others.length === 0 && before === undefined;

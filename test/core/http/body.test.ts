@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { shapeOf } from '../../../core/http/body.js';
 import { defineEndpoint } from '../../../core/http/endpoint.js';
+import { untilTrue } from '../../support/until.js';
 import { basic, openShell, passwords, type OpenedShell } from './opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from './raw-exchange.js';
 
@@ -165,8 +168,28 @@ test('uploaded files are gone after the answer, whatever it was, and their names
   ]);
   assert.deepEqual(await two.json(), { size: 30, names: ['../../evil.txt', 'b'] });
   assert.equal((await upload([['large', 200_000]])).status, 413);
-  assert.equal((await upload(Array.from({ length: 25 }, (_, index) => [`f${index}`, 1]))).status, 413);
+  const many = await upload(Array.from({ length: 25 }, (_, index) => [`f${index}`, 1]));
+  assert.equal(many.status, 413);
+  assert.match(await many.text(), /"A form may have 20 files and 100 other fields at most\."/);
   assert.deepEqual(await readdir(join(opened.data, 'uploads')), []);
+});
+
+test('an upload that its client breaks off is no fault of the server, and leaves no file', async () => {
+  const file = 'Content-Disposition: form-data; name="f"; filename="x"\r\nContent-Type: text/plain';
+  const part = `--a\r\n${file}\r\n\r\nsome bytes`;
+  const type = 'Content-Type: multipart/form-data; boundary=a';
+  const head = ['POST /upload HTTP/1.1', 'Host: localhost', authorization, type, 'Content-Length: 10000'];
+  const socket = connect(opened.port, '127.0.0.1', () => socket.write(`${head.join('\r\n')}\r\n\r\n${part}`));
+  const uploads = join(opened.data, 'uploads');
+  await untilTrue('the file', async () => (await readdir(uploads)).length > 0);
+  socket.destroy();
+  await untilTrue('no file', async () => (await readdir(uploads)).length === 0);
+  await untilTrue('the line of the log', () => opened.log.some(({ complete }) => complete === false));
+  await setImmediate();
+  assert.deepEqual(
+    opened.log.filter(({ msg }) => msg === 'request failed'),
+    [],
+  );
 });
 
 test('a multipart body with a wrong boundary is unreadable', async () => {

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { untilTrue } from '../../support/until.js';
 import { basic, openShell, passwords, type OpenedShell } from './opened-shell.js';
 import { rawExchange, rawRequest, statusOf } from './raw-exchange.js';
 
@@ -102,6 +106,21 @@ test('what is no HTTP gets one answer and the connection is closed', async () =>
   ]) {
     assert.equal(statusOf(await rawExchange(opened.port, text)), 400, text);
   }
+});
+
+test('a request that came in time is answered, although the server was busy for longer than that', async () => {
+  const body = '{}';
+  const type = ['Content-Type: application/octet-stream', `Content-Length: ${body.length}`];
+  const head = ['POST /upload HTTP/1.1', 'Host: localhost', authorization, 'Connection: close', ...type];
+  const connections = () => opened.shell.figures()['connections'] ?? 0;
+  const before = connections();
+  const socket = connect(opened.port, '127.0.0.1');
+  await untilTrue('the connection', () => socket.readyState === 'open' && connections() > before);
+  // What comes next are the timers.
+  await setImmediate();
+  socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1600);
+  assert.equal(statusOf(await text(socket)), 200);
 });
 
 test('a head or a body that does not come in time is 408', async () => {

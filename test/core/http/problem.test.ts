@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { STATUS_CODES } from 'node:http';
 import { after, before, test } from 'node:test';
+import { defineEndpoint } from '../../../core/http/endpoint.js';
 import { problemDocument } from '../../../core/http/shell/problem-boundary.js';
 import { problem, type ProblemName, problems } from '../../../core/problem.js';
 import { openShell, type OpenedShell } from './opened-shell.js';
@@ -50,6 +51,20 @@ test('a request id with other characters is replaced', async () => {
     const answer = await opened.get('/open', { headers: { 'X-Request-Id': id } });
     assert.match(answer.headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/);
   }
+});
+
+test('a full mailbox is a refusal, not a failed request', async () => {
+  const full = { summary: 'Full', group: 'Demo', access: 'public' } as const;
+  const handle = () => Promise.reject(problem('mailbox-full'));
+  const unmount = opened.shell.mount('full', [defineEndpoint({ ...full, method: 'GET', path: '/full', handle })]);
+  const answer = await opened.get('/full', { headers: { 'X-Request-Id': 'full-mailbox' } });
+  unmount();
+  assert.equal(answer.status, 507);
+  const lines = opened.log.filter(({ requestId }) => requestId === 'full-mailbox');
+  assert.deepEqual(
+    lines.map(({ msg }) => msg),
+    ['request'],
+  );
 });
 
 test('an unexpected error says nothing but its request id, and the log has the cause under it', async () => {

@@ -248,6 +248,25 @@ suite('sending drafts', () => {
     assert.deepEqual(await files('Sent'), [`${sentId}:2,S`]);
   });
 
+  test('Bcc of a raw draft is not in the message that others get, however the field is written', async (t) => {
+    const { drafts, sending, handedIn } = await openDrafts(t, await temporaryFolder(t));
+    const forms = [
+      ['Bcc: ', 'bCC:', 'Bcc : ', 'Bcc\t:', 'Bcc\r\n : ', 'Bcc\n\t\n : ', 'Bcc\x01:', 'Bcc\x1f\f:', 'Bcc\r:'],
+      [`Bcc${' '.repeat(300)}:`, `Bcc${'\r\n '.repeat(300)}:`, 'Bcc:\r\n ', 'Bcc: cy@example.net,\r\n \r\n '],
+      ['\f\r\nBcc: ', '\v\r\nBcc: ', '\r\r\nBcc: ', '\x1f\nBcc: ', '\xa0\r\nBcc: ', 'no field\r\n\f\r\nBcc: '],
+      ['X: y\r\n \r\nBcc: ', 'From ann\r\nBcc: ', ': nameless\r\nBcc: ', 'Bcc\r\nBcc: ', 'Bcc\x7f: ', 'Bcc\xa0: '],
+    ].flat();
+    for (const form of forms) {
+      const raw = Buffer.from(`To: bob@example.net\r\n${form}eve@example.net\r\nSubject: x\r\n\r\nx\r\n`, 'latin1');
+      const { draftId } = await drafts.create(ann, { kind: 'raw', content: upload('', raw).open() });
+      await sending.send(ann, draftId, {}, '127.0.0.1');
+      const { submission, message = '' } = handedIn.at(-1) ?? {};
+      const isDelivered = submission?.recipients.some(({ address }) => address === 'eve@example.net') === true;
+      assert.ok(!(isDelivered && message.includes('eve@')), JSON.stringify(form));
+      assert.match(message, /\r\nSubject: x\r\n\r\nx\r\n$/);
+    }
+  });
+
   test('a draft that is too large to be parsed is replaced by a whole message', async (t) => {
     const { drafts, store, root, files } = await openDrafts(t, await temporaryFolder(t));
     const { draftId } = await drafts.create(ann, change({ text: 'x' }));

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
+import { latestTraces } from '../../../plugins/trace/timeline.js';
 import { isTraceFile, TraceLog } from '../../../plugins/trace/trace-log.js';
 import { rememberingLog } from '../../core/spool/remembering-log.js';
 import { atEnd, type Ending } from '../../support/ending.js';
@@ -37,6 +38,16 @@ suite('the log of traces', () => {
     assert.deepEqual(await traces.find('nobody@example.org', { limit: 10 }), []);
     const all = await traces.latest();
     assert.deepEqual([all.length, all[0], all[49]], [50, acceptedRecord(49), acceptedRecord(0)]);
+  });
+
+  test('has pages of the newest messages', async (t) => {
+    const { traces } = await opened(t);
+    for (let n = 0; n < 50; n += 1) traces.add(acceptedRecord(n));
+    const page = async (bounds: { readonly before?: number; readonly limit: number }) =>
+      (await latestTraces(traces, bounds)).map(({ id }) => id);
+    assert.deepEqual(await page({ limit: 2 }), [idOf(49), idOf(48)]);
+    assert.deepEqual(await page({ limit: 2, before: acceptedRecord(48).at }), [idOf(47), idOf(46)]);
+    assert.deepEqual(await page({ limit: 2, before: acceptedRecord(0).at }), []);
   });
 
   test('finds all of it after restarts, whatever is written between them', async (t) => {
