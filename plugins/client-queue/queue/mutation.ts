@@ -120,21 +120,12 @@ function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number)
       detail = 'Something else is to be done behind the attempt that is under way. Try again behind it.';
       if (recipients.length === 0) return { outcome: 'active', detail, change: undefined, recipients };
     } else {
-      draft.pending = withRecipients(operation, claimed);
+      draft.pending = { ...operation, recipients: [...active, ...claimed].map(({ index }) => index) };
     }
   }
   perform(entry, draft, operation, now);
   finish(entry, draft, now);
   return { outcome: isActive ? 'active' : 'done', detail, change: draft, recipients };
-}
-
-/** The operation, extended to more recipients. */
-function withRecipients(
-  { recipients, ...operation }: PendingOperation,
-  more: readonly RecipientRecord[],
-): NonNullable<EntryChange['pending']> {
-  if (recipients === undefined) return operation;
-  return { ...operation, recipients: [...recipients, ...more.map(({ index }) => index)] };
 }
 
 /** Applies the pending operations to recipients that are no longer in flight. */
