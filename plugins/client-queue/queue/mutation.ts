@@ -49,14 +49,11 @@ export function mutateEntry(entry: QueuedEntry, mutation: Mutation, now: number,
 function retry(entry: QueuedEntry, chosen: readonly RecipientRecord[], at: number): Mutated {
   const waiting = chosen.filter(isWaiting);
   const active = chosen.some(({ state }) => state === 'active');
-  if (waiting.length === 0) {
-    return active
-      ? { outcome: 'active', detail: 'An attempt is under way.', change: undefined, recipients: [] }
-      : nothing('It is held; release it to have it sent.');
-  }
+  if (waiting.length === 0)
+    return nothing(active ? 'It is being sent now.' : 'It is held; release it to have it sent.');
   const changes = waiting.map(({ index, state }) => ({ index, state, due: at, manual: true }));
   return {
-    outcome: active ? 'active' : 'done',
+    outcome: 'done',
     detail: active ? 'An attempt for other recipients is under way.' : null,
     change: { ...draftOf(entry), recipients: changes },
     recipients: waiting,

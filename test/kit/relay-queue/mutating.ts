@@ -163,6 +163,18 @@ export function mutating(test: TestRegistrar, open: OpenQueueHarness): void {
     assert.deepEqual(await states(), ['held', 'deferred']);
   });
 
+  test('a retry leaves what is in flight as it is, and does not promise more', async (t) => {
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
+    const lease = await claimOne(harness);
+    const at = clock.now() + 3_600_000;
+    const { changed, results } = await queue.mutate({ uids: [uid] }, { operation: 'retry', at }, clock.now());
+    assert.deepEqual([changed, results], [0, [{ uid, outcome: 'done', detail: 'It is being sent now.' }]]);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    assert.notEqual((await entryOf(queue, uid)).nextAttempt, at);
+  });
+
   test('nothing is done when a filter lets through another number than was expected', async (t) => {
     const harness = await open(t);
     const { queue, clock } = harness;
