@@ -185,7 +185,7 @@ const choosing = (deps: QueueDeps) =>
 /** "All on this list" on a page overrides individual ticks. */
 function chosenOnPage(selection: Given): Given {
   const { uids, filter } = selection;
-  if (filter !== undefined) return { ...selection, uids: undefined };
+  if (filter !== undefined) return { ...selection, uids: undefined, within: undefined };
   if (uids !== undefined) return selection;
   const message = 'Select at least one entry.';
   throw problem('invalid', { detail: message, errors: [{ pointer: '/uids', message }] });
@@ -452,6 +452,10 @@ async function chosenBy(
     const detail =
       given === 0 ? 'Select at least one message: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
     throw problem('invalid', { detail, errors: [{ pointer: '', message: detail }] });
+  }
+  if (filter !== undefined && within !== undefined) {
+    const message = 'goes with uid or uids; a filter has criteria of its own';
+    throw problem('invalid', { detail: `within: ${message}`, errors: [{ pointer: '/within', message }] });
   }
   if (uids !== undefined && uids.length > maxSelected)
     throw problem('too-large', `One call takes at most ${maxSelected} uids. Choose by filter.`);

@@ -86,6 +86,25 @@ describe('actions on the queue', () => {
     await admin.json('/client/queue/release', { json: { uid: shared } });
   });
 
+  test('within takes the criteria of recipients, and nothing that it would ignore', async () => {
+    const { admin } = server;
+    for (const within of ['', 'domain=', 'all=true', 'sender=someone@else.example', 'domain=two.example&state=held']) {
+      const answer = await admin.request('/client/queue/delete', {
+        accept: 'application/json',
+        json: { uid: shared, within },
+      });
+      assert.equal(answer.status, 422, within);
+      assert.match(answer.text, /"pointer":"\/within"/);
+    }
+    const filter = { domain: 'two.example' };
+    const both = { filter, within: 'domain=two.example' };
+    assert.equal((await admin.request('/client/queue/delete', { accept: 'application/json', json: both })).status, 422);
+    assert.deepEqual(await sharedStates(), ['queued', 'queued']);
+    const form = { filter: 'domain=two.example', within: 'domain=two.example', uids: shared, operation: 'retry' };
+    const asked = await admin.request('/client/queue/selection', { ...asForm, form });
+    assert.match(asked.text, /1 recipient in 1 message will be retried/, 'all that the list of a page has');
+  });
+
   test('a JSON call is answered when it is done, or with a job when it asks for one', async () => {
     const { admin } = server;
     const direct = MutationAnswer.parse(await admin.json('/client/queue/retry', { json: { filter: { all: true } } }));
