@@ -31,16 +31,23 @@ const reason = z
   .max(500)
   .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), 'must be one line')
   .optional();
-const moment = z
-  .union([z.literal(''), z.iso.datetime({ offset: true }), z.iso.datetime({ local: true }), z.int().min(0)])
-  .transform((at) =>
-    at === ''
-      ? undefined
-      : typeof at === 'number'
-        ? at * 1000
-        : Date.parse(/[Z+]|-\d\d:\d\d$/.test(at) ? at : `${at}Z`),
-  )
-  .optional();
+/** A later time is a mistake, such as milliseconds for seconds. */
+const maxAheadMs = 366 * 86_400_000;
+const moment = ({ clock }: QueueDeps) =>
+  z
+    .union([z.literal(''), z.iso.datetime({ offset: true }), z.iso.datetime({ local: true }), z.int().min(0)])
+    .transform((at) =>
+      at === ''
+        ? undefined
+        : typeof at === 'number'
+          ? at * 1000
+          : Date.parse(/[Z+]|-\d\d:\d\d$/.test(at) ? at : `${at}Z`),
+    )
+    .refine(
+      (at = 0) => at <= clock.now() + maxAheadMs,
+      'must be within a year from now; a number is seconds since 1970',
+    )
+    .optional();
 
 export const MutationAnswer = z.object({
   operation: z.enum(['retry', 'delete', 'bounce', 'hold', 'release']),
@@ -91,7 +98,10 @@ const retrying = (deps: QueueDeps) =>
     body: {
       kind: 'fields',
       limit,
-      schema: z.strictObject({ ...fields, at: moment.describe('ISO 8601; now if absent.') }),
+      schema: z.strictObject({
+        ...fields,
+        at: moment(deps).describe('ISO 8601, or seconds since 1970; within a year; now if absent.'),
+      }),
     },
     handle: ({ body: { at, ...selection }, request }) =>
       change(deps, { operation: 'retry', ...(at !== undefined && { at }) }, selection, request),
@@ -147,7 +157,11 @@ const holding = (deps: QueueDeps) =>
     body: {
       kind: 'fields',
       limit,
-      schema: z.strictObject({ ...fields, reason, until: moment.describe('ISO 8601; until released if absent.') }),
+      schema: z.strictObject({
+        ...fields,
+        reason,
+        until: moment(deps).describe('ISO 8601, or seconds since 1970; within a year; until released if absent.'),
+      }),
     },
     handle: ({ body: { reason: why, until, ...selection }, request }) =>
       change(

@@ -105,6 +105,25 @@ describe('actions on the queue', () => {
     assert.match(asked.text, /1 recipient in 1 message will be retried/, 'all that the list of a page has');
   });
 
+  test('a time further away than a year is refused, such as milliseconds for seconds', async () => {
+    const { admin } = server;
+    for (const [operation, name] of [
+      ['retry', 'at'],
+      ['hold', 'until'],
+    ] as const) {
+      for (const time of [Date.now(), '9999-01-01T00:00:00Z']) {
+        const json = { uid: shared, [name]: time };
+        const { status, text } = await admin.request(`/client/queue/${operation}`, {
+          accept: 'application/json',
+          json,
+        });
+        assert.equal(status, 422);
+        assert.match(text, new RegExp(`"pointer":"/${name}","message":"must be within a year from now`));
+      }
+    }
+    await admin.json('/client/queue/retry', { json: { uid: shared, at: Math.floor(Date.now() / 1000) + 60 } });
+  });
+
   test('a JSON call is answered when it is done, or with a job when it asks for one', async () => {
     const { admin } = server;
     const direct = MutationAnswer.parse(await admin.json('/client/queue/retry', { json: { filter: { all: true } } }));
