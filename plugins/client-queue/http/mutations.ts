@@ -219,6 +219,8 @@ async function change(
 ): Promise<Response<Answer>> {
   const { queue, clock } = deps;
   const { ifMatch } = request;
+  if (ifMatch !== undefined && asJob === true)
+    throw problem('bad-request', 'If-Match holds for a change that is made at once: leave out job.');
   const isExpected = ifMatch === undefined ? undefined : (version: string) => namesTag(ifMatch, version);
   const chosen = await chosenBy(selection, queue, isExpected);
   if (dryRun === true) return dryRunOf(deps, mutation, chosen, request);

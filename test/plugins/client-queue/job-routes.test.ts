@@ -124,6 +124,14 @@ describe('actions on the queue', () => {
     await admin.json('/client/queue/retry', { json: { uid: shared, at: Math.floor(Date.now() / 1000) + 60 } });
   });
 
+  test('If-Match does not go with a job, which could no longer answer 412', async () => {
+    const headers = { 'If-Match': '"other"' };
+    const json = { uid: shared, job: true };
+    const { admin } = server;
+    const { status } = await admin.request('/client/queue/delete', { accept: 'application/json', json, headers });
+    assert.equal(status, 400);
+  });
+
   test('a JSON call is answered when it is done, or with a job when it asks for one', async () => {
     const { admin } = server;
     const direct = MutationAnswer.parse(await admin.json('/client/queue/retry', { json: { filter: { all: true } } }));
