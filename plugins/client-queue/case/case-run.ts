@@ -158,7 +158,8 @@ async function dial(
     ...(localAddress === undefined ? {} : { localAddress }),
   };
   try {
-    return await open(server, { deadlines: deadlinesOf(stepMs), signal, transcript });
+    // A case is the same dialogue with each server, also with one that offers BDAT and does not know it.
+    return await open(server, { deadlines: deadlinesOf(stepMs), signal, transcript, chunking: false });
   } catch (error) {
     if (isClientFailure(error)) return error;
     throw error;

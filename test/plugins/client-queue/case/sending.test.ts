@@ -141,16 +141,21 @@ describe('a case that is sent now', () => {
     const steps = {
       rcpt: (moment: { line: string }) => (moment.line.includes('bad') ? '550 5.1.1 Nobody' : undefined),
     };
-    for (const capabilities of [['PIPELINING'], ['PIPELINING', '8BITMIME', 'CHUNKING']]) {
-      const sink = await sinkOf(t, { capabilities, steps });
-      const envelopes = [{ ...envelope, rcpt: ['bad@example.net'], repeat: 2 }, envelope];
-      const result = await run({ route: 'sink', envelopes }, routed(sink));
-      assert.deepEqual(
-        result.envelopes.map(({ outcome }) => outcome),
-        ['failed', 'failed', 'delivered'],
-      );
-      assert.match(result.envelopes[1]?.recipients[0]?.response ?? '', /^550 /);
-    }
+    const sink = await sinkOf(t, { steps });
+    const envelopes = [{ ...envelope, rcpt: ['bad@example.net'], repeat: 2 }, envelope];
+    const result = await run({ route: 'sink', envelopes }, routed(sink));
+    assert.deepEqual(
+      result.envelopes.map(({ outcome }) => outcome),
+      ['failed', 'failed', 'delivered'],
+    );
+    assert.match(result.envelopes[1]?.recipients[0]?.response ?? '', /^550 /);
+  });
+
+  test('reaches a server that offers BDAT and does not know it', async (t) => {
+    const capabilities = ['PIPELINING', '8BITMIME', 'CHUNKING'];
+    const sink = await sinkOf(t, { capabilities, steps: { bdat: '502 5.5.1 What?' } });
+    const result = await run({ route: 'sink', envelopes: [{ ...envelope, repeat: 2 }] }, routed(sink));
+    assert.deepEqual([result.outcome, sink.messages.length, sink.connections], ['delivered', 2, 1]);
   });
 
   test('waits for a silent server once', async (t) => {
