@@ -233,11 +233,14 @@ async function bootId(): Promise<string | null> {
   );
 }
 
-/** Pid namespace and clock ticks since boot (proc(5), `stat` field 22); null when unknown. */
+/** Pid namespace and clock ticks since boot (proc(5), `stat` field 22); null when unknown, `ended` of a zombie. */
 async function processStart(pid: number): Promise<string | null> {
   try {
     const stat = await readFile(`/proc/${pid}/stat`, 'latin1');
-    const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
+    const values = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    const [state, threads, ticks] = [values[0], values[17], values[19]];
+    // Other threads may still write while the first one has ended.
+    if (state === 'Z' && threads === '1') return 'ended';
     return `${await readlink(`/proc/${pid}/ns/pid`).catch(() => '')} ${ticks ?? ''}`;
   } catch {
     return null;

@@ -35,8 +35,8 @@ const helloName = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[A-Za-z0-9
 
 /**
  * Dials, reads the greeting, sends EHLO or LHLO (HELO where EHLO is refused), starts TLS, sends XCLIENT and
- * authenticates, as the server demands. Where opportunistic TLS fails in the handshake, it dials again and stays
- * in clear text.
+ * authenticates, as the server demands. Where opportunistic TLS fails or hangs in the handshake, it dials again and
+ * stays in clear text.
  *
  * Rejects with a `ClientFailure` and leaves nothing open.
  */
@@ -47,7 +47,8 @@ export async function openSession(server: RemoteServer, options: CallOptions = {
   const opened = await attempt(server, options);
   if (!isClientFailure(opened)) return opened;
   const maySpeakClear = server.tls.mode === 'opportunistic' && !requiresTls(server);
-  if (opened.kind !== 'tls' || !maySpeakClear) throw opened;
+  const isOfTls = opened.kind === 'tls' || (opened.kind === 'timeout' && opened.step === 'starttls');
+  if (!isOfTls || !maySpeakClear) throw opened;
   const again = await attempt({ ...server, tls: { ...server.tls, mode: 'never' } }, options, opened);
   if (isClientFailure(again)) throw again;
   return again;

@@ -3,6 +3,7 @@ import { problem } from '../../../core/problem.js';
 import { Transcript, type TranscriptEntry, writtenReply } from '../../../core/smtp/client/channel.js';
 import type { CallOptions, RemoteServer } from '../../../core/smtp/client/remote-server.js';
 import { type ClientFailure, isClientFailure } from '../../../core/smtp/client/failure.js';
+import type { MessageResult, OutgoingMessage } from '../../../core/smtp/client/message.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { compilePattern, type Pattern } from '../../../core/text/pattern.js';
 import type { CasePlan } from './case-plan.js';
@@ -53,24 +54,20 @@ interface CaseRunInput {
 export async function runCase(input: CaseRunInput): Promise<SessionResult> {
   const { uid, plan, transactions, assertions, signal } = input;
   const transcript = new Transcript();
-  const session = await connect(input, transcript);
+  const connection = await CaseConnection.open(input, transcript);
   const envelopes: EnvelopeResult[] = [];
   try {
-    for await (const transaction of transactions)
-      envelopes.push(await converse(session, transaction, transcript, signal));
+    for await (const transaction of transactions) envelopes.push(await converse(connection, transaction, transcript));
   } finally {
-    if (!isClientFailure(session)) await session.quit();
+    await connection.quit();
   }
   // A slow server has deadlines of its own: here this server's time limit ended the session, so the outcome is
   // unknown.
   if (signal.aborted) throw tookTooLong();
-  const remote = isClientFailure(session)
-    ? null
-    : { host: session.remote.host, port: session.remote.port, tls: session.tls?.protocol ?? null };
   return {
     uid,
     outcome: outcomeOf(envelopes.map(({ outcome }) => outcome)),
-    remote: remote ?? lastServer(plan),
+    remote: connection.remote ?? lastServer(plan),
     transactions: transcript.entries,
     envelopes,
     assertions: checkAssertions(assertions, transcript.entries),
@@ -82,6 +79,48 @@ const tookTooLong = () => problem('session-timeout', 'The session took too long 
 function lastServer({ servers }: CasePlan): SessionResult['remote'] {
   const server = servers.at(-1);
   return server === undefined ? null : { host: server.host, port: server.port, tls: null };
+}
+
+/** The connection of a session; after a refusal, the next message gets a new one. */
+class CaseConnection {
+  readonly #input: CaseRunInput;
+  readonly #transcript: Transcript;
+  #session: ClientSession | ClientFailure;
+
+  private constructor(input: CaseRunInput, transcript: Transcript, session: ClientSession | ClientFailure) {
+    this.#input = input;
+    this.#transcript = transcript;
+    this.#session = session;
+  }
+
+  static async open(input: CaseRunInput, transcript: Transcript): Promise<CaseConnection> {
+    return new CaseConnection(input, transcript, await connect(input, transcript));
+  }
+
+  get remote(): SessionResult['remote'] {
+    const session = this.#session;
+    if (isClientFailure(session)) return null;
+    return { host: session.remote.host, port: session.remote.port, tls: session.tls?.protocol ?? null };
+  }
+
+  /** The failure is that of the connection. */
+  async send(message: OutgoingMessage): Promise<MessageResult | ClientFailure> {
+    const session = await this.#usable();
+    return isClientFailure(session) ? session : session.send(message, { signal: this.#input.signal });
+  }
+
+  async quit(): Promise<void> {
+    if (!isClientFailure(this.#session)) await this.#session.quit();
+  }
+
+  /** A server that was silent gets no second connection: it would cost another deadline. */
+  async #usable(): Promise<ClientSession | ClientFailure> {
+    const session = this.#session;
+    if (isClientFailure(session) || session.reusable || session.failure?.kind === 'timeout') return session;
+    await session.quit();
+    this.#session = await connect(this.#input, this.#transcript);
+    return this.#session;
+  }
 }
 
 /** The first server that accepts a connection, or the failure of the last one. */
@@ -119,7 +158,8 @@ async function dial(
     ...(localAddress === undefined ? {} : { localAddress }),
   };
   try {
-    return await open(server, { deadlines: deadlinesOf(stepMs), signal, transcript });
+    // A case is the same dialogue with each server, also with one that offers BDAT and does not know it.
+    return await open(server, { deadlines: deadlinesOf(stepMs), signal, transcript, chunking: false });
   } catch (error) {
     if (isClientFailure(error)) return error;
     throw error;
@@ -143,16 +183,15 @@ function deadlinesOf(stepMs: number): NonNullable<CallOptions['deadlines']> {
 }
 
 async function converse(
-  session: ClientSession | ClientFailure,
-  transaction: CaseTransaction,
+  connection: CaseConnection,
+  { mail, message, messageId }: CaseTransaction,
   transcript: Transcript,
-  signal: AbortSignal,
 ): Promise<EnvelopeResult> {
-  const { mail, message, messageId } = transaction;
   const from = transcript.entries.length;
-  const recipients = isClientFailure(session)
-    ? message.recipients.map(({ address }) => ({ address, accepted: false, response: session.text }))
-    : (await session.send(message, { signal })).recipients.map((result) => ({
+  const sent = await connection.send(message);
+  const recipients = isClientFailure(sent)
+    ? message.recipients.map(({ address }) => ({ address, accepted: false, response: sent.text }))
+    : sent.recipients.map((result) => ({
         address: result.recipient.address,
         accepted: result.outcome === 'delivered',
         response:

@@ -291,7 +291,7 @@ class RemoteAttempt {
     // A positive reply in the wrong place counts as none.
     const action = said === 'deliver' ? 'defer' : said;
     const { retryAfter, category, rule } = explained;
-    const host = kind === 'reply' || kind === 'capability' ? (server.host ?? server.address) : null;
+    const host = kind === 'reply' ? (server.host ?? server.address) : null;
     const isOfTls = kind === 'tls' || (kind === 'reply' && step === 'starttls');
     const why = isOfTls ? `${text}${this.#demandOf(server)}` : text;
     return {

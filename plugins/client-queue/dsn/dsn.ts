@@ -114,7 +114,9 @@ function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnIn
   const blocks = recipients.map(({ address, status, diagnostic, host, action: what, retryUntil }) => {
     const said = diagnostic === null ? [] : [`    ${host ?? 'This server'} says: ${sayable(diagnostic)}`];
     const until = retryUntil === undefined ? [] : [`    It is tried until ${mailDate(retryUntil)}.`];
-    const why = what === 'failed' || what === 'delayed' ? [`    ${explainStatus(status)}`] : [];
+    // Their explanations say that the other server has refused it.
+    const isUnexplained = host === null && /^\d\.[07]\./.test(status);
+    const why = (what === 'failed' || what === 'delayed') && !isUnexplained ? [`    ${explainStatus(status)}`] : [];
     return [`  ${address}`, ...why, ...said, ...until].join('\n');
   });
   const operator = reason === undefined ? [] : [`The operator of this mail server says: ${sayable(reason)}`];

@@ -31,10 +31,17 @@ const reason = z
   .max(500)
   .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), 'must be one line')
   .optional();
-const moment = z
-  .union([z.literal(''), z.iso.datetime({ offset: true }), z.iso.datetime({ local: true }), z.int().min(0)])
-  .transform((at) => (at === '' ? undefined : typeof at === 'number' ? at * 1000 : parseTime(at)))
-  .optional();
+/** A later time is a mistake, such as milliseconds for seconds. */
+const maxAheadMs = 366 * 86_400_000;
+const moment = ({ clock }: QueueDeps) =>
+  z
+    .union([z.literal(''), z.iso.datetime({ offset: true }), z.iso.datetime({ local: true }), z.int().min(0)])
+    .transform((at) => (at === '' ? undefined : typeof at === 'number' ? at * 1000 : parseTime(at)))
+    .refine(
+      (at = 0) => at <= clock.now() + maxAheadMs,
+      'must be within a year from now; a number is seconds since 1970',
+    )
+    .optional();
 
 export const MutationAnswer = z.object({
   operation: z.enum(['retry', 'delete', 'bounce', 'hold', 'release']),
@@ -85,7 +92,10 @@ const retrying = (deps: QueueDeps) =>
     body: {
       kind: 'fields',
       limit,
-      schema: z.strictObject({ ...fields, at: moment.describe('ISO 8601; now if absent.') }),
+      schema: z.strictObject({
+        ...fields,
+        at: moment(deps).describe('ISO 8601, or seconds since 1970; within a year; now if absent.'),
+      }),
     },
     handle: ({ body: { at, ...selection }, request }) =>
       change(deps, { operation: 'retry', ...(at !== undefined && { at }) }, selection, request),
@@ -141,7 +151,11 @@ const holding = (deps: QueueDeps) =>
     body: {
       kind: 'fields',
       limit,
-      schema: z.strictObject({ ...fields, reason, until: moment.describe('ISO 8601; until released if absent.') }),
+      schema: z.strictObject({
+        ...fields,
+        reason,
+        until: moment(deps).describe('ISO 8601, or seconds since 1970; within a year; until released if absent.'),
+      }),
     },
     handle: ({ body: { reason: why, until, ...selection }, request }) =>
       change(
@@ -179,7 +193,7 @@ const choosing = (deps: QueueDeps) =>
 /** "All on this list" on a page overrides individual ticks. */
 function chosenOnPage(selection: Given): Given {
   const { uids, filter } = selection;
-  if (filter !== undefined) return { ...selection, uids: undefined };
+  if (filter !== undefined) return { ...selection, uids: undefined, within: undefined };
   if (uids !== undefined) return selection;
   const message = 'Select at least one entry.';
   throw problem('invalid', { detail: message, errors: [{ pointer: '/uids', message }] });
@@ -199,6 +213,8 @@ async function change(
 ): Promise<Response<Answer>> {
   const { queue, clock } = deps;
   const { ifMatch } = request;
+  if (ifMatch !== undefined && asJob === true)
+    throw problem('bad-request', 'If-Match holds for a change that is made at once: leave out job.');
   const isExpected = ifMatch === undefined ? undefined : (version: string) => namesTag(ifMatch, version);
   const chosen = await chosenBy(selection, queue, isExpected);
   if (dryRun === true) return dryRunOf(deps, mutation, chosen, request);
@@ -446,6 +462,10 @@ async function chosenBy(
     const detail =
       given === 0 ? 'Select at least one message: give uid, uids or filter.' : 'Give one of uid, uids and filter.';
     throw problem('invalid', { detail, errors: [{ pointer: '', message: detail }] });
+  }
+  if (filter !== undefined && within !== undefined) {
+    const message = 'goes with uid or uids; a filter has criteria of its own';
+    throw problem('invalid', { detail: `within: ${message}`, errors: [{ pointer: '/within', message }] });
   }
   if (uids !== undefined && uids.length > maxSelected)
     throw problem('too-large', `One call takes at most ${maxSelected} uids. Choose by filter.`);

@@ -382,6 +382,21 @@ const WrittenFilter = z
     return z.NEVER;
   });
 
+const RecipientFields = FilterFields.pick({ recipient: true, domain: true, destination: true, reason: true });
+
+/** The criteria of recipients in one form field; others would be ignored. */
+const WithinFilter = z
+  .string()
+  .max(5000)
+  .transform((text, context): EntryFilter => {
+    const read = RecipientFields.safeParse(Object.fromEntries(new URLSearchParams(text)));
+    const filter = filterOf(read.data ?? {});
+    if (Object.keys(filter).length > 0) return filter;
+    const message = read.error?.issues[0]?.message ?? 'must name a criterion';
+    context.addIssue({ code: 'custom', message: `${message}; it takes recipient, domain, destination and reason` });
+    return z.NEVER;
+  });
+
 const Uid = z.string().regex(/^[A-Za-z0-9-]{1,100}$/, 'must be the uid of an entry');
 const maxUids = 10_000;
 
@@ -390,7 +405,7 @@ export const entrySelection = {
   uid: Uid.optional(),
   uids: z.array(Uid).min(1).optional().describe(`At most ${maxUids}; one that occurs twice counts once.`),
   filter: z.union([ChoosingFilter, WrittenFilter]).optional().describe("The list's parameters, or all: true."),
-  within: WrittenFilter.optional().describe(
+  within: WithinFilter.optional().describe(
     'With uid or uids: only recipients that match recipient, domain, destination and reason of this filter.',
   ),
   expect: z.int().min(0).optional().describe('How many must be chosen; another number is 409.'),

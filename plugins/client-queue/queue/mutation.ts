@@ -49,14 +49,11 @@ export function mutateEntry(entry: QueuedEntry, mutation: Mutation, now: number,
 function retry(entry: QueuedEntry, chosen: readonly RecipientRecord[], at: number): Mutated {
   const waiting = chosen.filter(isWaiting);
   const active = chosen.some(({ state }) => state === 'active');
-  if (waiting.length === 0) {
-    return active
-      ? { outcome: 'active', detail: 'An attempt is under way.', change: undefined, recipients: [] }
-      : nothing('It is held; release it to have it sent.');
-  }
+  if (waiting.length === 0)
+    return nothing(active ? 'It is being sent now.' : 'It is held; release it to have it sent.');
   const changes = waiting.map(({ index, state }) => ({ index, state, due: at, manual: true }));
   return {
-    outcome: active ? 'active' : 'done',
+    outcome: 'done',
     detail: active ? 'An attempt for other recipients is under way.' : null,
     change: { ...draftOf(entry), recipients: changes },
     recipients: waiting,
@@ -120,21 +117,12 @@ function endOrHold(entry: QueuedEntry, operation: PendingOperation, now: number)
       detail = 'Something else is to be done behind the attempt that is under way. Try again behind it.';
       if (recipients.length === 0) return { outcome: 'active', detail, change: undefined, recipients };
     } else {
-      draft.pending = withRecipients(operation, claimed);
+      draft.pending = { ...operation, recipients: [...active, ...claimed].map(({ index }) => index) };
     }
   }
   perform(entry, draft, operation, now);
   finish(entry, draft, now);
   return { outcome: isActive ? 'active' : 'done', detail, change: draft, recipients };
-}
-
-/** The operation, extended to more recipients. */
-function withRecipients(
-  { recipients, ...operation }: PendingOperation,
-  more: readonly RecipientRecord[],
-): NonNullable<EntryChange['pending']> {
-  if (recipients === undefined) return operation;
-  return { ...operation, recipients: [...recipients, ...more.map(({ index }) => index)] };
 }
 
 /** Applies the pending operations to recipients that are no longer in flight. */

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { lockFile, lockFolder, readLock, type LockInfo } from '../../../core/disk/lock.js';
 import { isStartError } from '../../../core/problem.js';
 import { temporaryFolder } from '../../support/temporary-folder.js';
@@ -54,6 +55,21 @@ test('a pid whose namespace is another one belongs to another process', async (t
   const elsewhere = processStart.replace(/^\S+/, 'pid:[1]');
   assert.notEqual(elsewhere, processStart);
   await writeFile(join(folder, lockFile), JSON.stringify(await changed(folder, { processStart: elsewhere })));
+  assert.equal(await readLock(folder), undefined);
+});
+
+test('a process that has ended and waits for its parent does not count as the owner', async (t) => {
+  const folder = await temporaryFolder(t);
+  // The parent of the first becomes a program that does not wait for it.
+  const child = spawn('sh', ['-c', 'cat & echo $!; exec cat'], { stdio: ['pipe', 'pipe', 'inherit'] });
+  t.after(() => child.kill());
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  const pid = Number(line.toString());
+  const stat = async () => (await readFile(`/proc/${pid}/stat`, 'latin1')).split(' ');
+  while ((await stat())[2] !== 'Z') await pause(10);
+  const own = await changed(folder, {});
+  const processStart = `${own.processStart?.split(' ')[0]} ${(await stat())[21]}`;
+  await writeFile(join(folder, lockFile), JSON.stringify({ ...own, pid, processStart }));
   assert.equal(await readLock(folder), undefined);
 });
 

@@ -144,6 +144,37 @@ export function mutating(test: TestRegistrar, open: OpenQueueHarness): void {
     });
   }
 
+  test('a recipient that is released during the attempt of another is not held after it', async (t) => {
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness, { to: ['a@one.example', 'b@two.example'] });
+    const room = (destination: string): number => (destination === 'one.example' ? 1 : 0);
+    const [first] = await queue.claim(claiming(clock.now(), { room }));
+    assert.ok(first);
+    await queue.mutate({ uids: [uid] }, { operation: 'hold' }, clock.now());
+    const selector = { uids: [uid], within: { recipient: 'b@two.example' } };
+    const { recipients } = await queue.mutate(selector, { operation: 'release' }, clock.now());
+    assert.equal(recipients, 1);
+    const second = await claimOne(harness);
+    await queue.settle(second, settlement(second, 'deferred', { at: clock.now() }));
+    const states = async () => (await entryOf(queue, uid)).recipients.map(({ state }) => state);
+    assert.deepEqual(await states(), ['active', 'deferred']);
+    await queue.settle(first, settlement(first, 'deferred', { at: clock.now() }));
+    assert.deepEqual(await states(), ['held', 'deferred']);
+  });
+
+  test('a retry leaves what is in flight as it is, and does not promise more', async (t) => {
+    const harness = await open(t);
+    const { queue, clock } = harness;
+    const { uid } = await accept(harness);
+    const lease = await claimOne(harness);
+    const at = clock.now() + 3_600_000;
+    const { changed, results } = await queue.mutate({ uids: [uid] }, { operation: 'retry', at }, clock.now());
+    assert.deepEqual([changed, results], [0, [{ uid, outcome: 'done', detail: 'It is being sent now.' }]]);
+    await queue.settle(lease, settlement(lease, 'deferred', { at: clock.now() }));
+    assert.notEqual((await entryOf(queue, uid)).nextAttempt, at);
+  });
+
   test('nothing is done when a filter lets through another number than was expected', async (t) => {
     const harness = await open(t);
     const { queue, clock } = harness;

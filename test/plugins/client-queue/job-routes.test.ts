@@ -86,6 +86,52 @@ describe('actions on the queue', () => {
     await admin.json('/client/queue/release', { json: { uid: shared } });
   });
 
+  test('within takes the criteria of recipients, and nothing that it would ignore', async () => {
+    const { admin } = server;
+    for (const within of ['', 'domain=', 'all=true', 'sender=someone@else.example', 'domain=two.example&state=held']) {
+      const answer = await admin.request('/client/queue/delete', {
+        accept: 'application/json',
+        json: { uid: shared, within },
+      });
+      assert.equal(answer.status, 422, within);
+      assert.match(answer.text, /"pointer":"\/within"/);
+    }
+    const filter = { domain: 'two.example' };
+    const both = { filter, within: 'domain=two.example' };
+    assert.equal((await admin.request('/client/queue/delete', { accept: 'application/json', json: both })).status, 422);
+    assert.deepEqual(await sharedStates(), ['queued', 'queued']);
+    const form = { filter: 'domain=two.example', within: 'domain=two.example', uids: shared, operation: 'retry' };
+    const asked = await admin.request('/client/queue/selection', { ...asForm, form });
+    assert.match(asked.text, /1 recipient in 1 message will be retried/, 'all that the list of a page has');
+  });
+
+  test('a time further away than a year is refused, such as milliseconds for seconds', async () => {
+    const { admin } = server;
+    for (const [operation, name] of [
+      ['retry', 'at'],
+      ['hold', 'until'],
+    ] as const) {
+      for (const time of [Date.now(), '9999-01-01T00:00:00Z']) {
+        const json = { uid: shared, [name]: time };
+        const { status, text } = await admin.request(`/client/queue/${operation}`, {
+          accept: 'application/json',
+          json,
+        });
+        assert.equal(status, 422);
+        assert.match(text, new RegExp(`"pointer":"/${name}","message":"must be within a year from now`));
+      }
+    }
+    await admin.json('/client/queue/retry', { json: { uid: shared, at: Math.floor(Date.now() / 1000) + 60 } });
+  });
+
+  test('If-Match does not go with a job, which could no longer answer 412', async () => {
+    const headers = { 'If-Match': '"other"' };
+    const json = { uid: shared, job: true };
+    const { admin } = server;
+    const { status } = await admin.request('/client/queue/delete', { accept: 'application/json', json, headers });
+    assert.equal(status, 400);
+  });
+
   test('a JSON call is answered when it is done, or with a job when it asks for one', async () => {
     const { admin } = server;
     const direct = MutationAnswer.parse(await admin.json('/client/queue/retry', { json: { filter: { all: true } } }));

@@ -51,6 +51,30 @@ describe('the sender of mail that failed', () => {
     assert.match(text, /^Subject: hello\r$/m, 'the message comes back');
   });
 
+  test('hears of a message that is too large for the other server from this one', async (t) => {
+    const sink = await SmtpSink.start(t, { capabilities: ['SIZE 10'] });
+    const fixture = await outboundFixture(t, { options: { port: sink.port } });
+    const { uid } = await fixture.delivered({ to: ['a@one.example'] });
+    await fixture.entryWhen(uid, ({ notices }) => notices.length === 0);
+    const text = await textOf(fixture);
+    assert.match(text, /^Diagnostic-Code: x-postern; 552 5\.3\.4 /m);
+    assert.match(text, /The message is too large for the other server\.\r\n {4}This server says: /);
+    assert.doesNotMatch(text, /^Remote-MTA/m);
+  });
+
+  test('is not told that the other server gave no reason, or has rules, when an operator returned the message', async (t) => {
+    for (const status of [undefined, '5.7.1']) {
+      const fixture = await outboundFixture(t);
+      const uid = await fixture.enqueue({ to: ['a@one.example'] });
+      const bounce = { operation: 'bounce', ...(status !== undefined && { status }) } as const;
+      await fixture.queue.mutate({ uids: [uid] }, bounce, Date.now());
+      await fixture.outbound.housekeep();
+      const text = await textOf(fixture);
+      assert.match(text, /This server says: 554 /);
+      assert.doesNotMatch(text, /other server/i);
+    }
+  });
+
   test(
     'is told though the clock was put back, and others of the message still wait',
     { timeout: 10_000 },

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
+import { openSession } from '../../../../core/smtp/client/opening.js';
 import type { RemoteServer } from '../../../../core/smtp/client/remote-server.js';
 import { selfSigned } from '../../../support/certificate.js';
-import type { Ending } from '../../../support/ending.js';
+import { atEnd, type Ending } from '../../../support/ending.js';
 import { type SinkScript, SmtpSink } from '../../../support/smtp-sink.js';
-import { described, failureOf, message, open, outcomes } from './fixture.js';
+import { described, destinationOf, failureOf, message, open, outcomes } from './fixture.js';
 
 const tls = selfSigned('mx.example.com');
 const auth = { username: 'anna', password: 'pa ss+wörd' };
@@ -49,6 +52,31 @@ test('opportunistic TLS whose handshake fails is followed by another call in cle
   const { sink, opening } = await opened(t, { capabilities }, { tls: { mode: 'opportunistic' } });
   assert.deepEqual(outcomes(await (await opening).send(message())), ['delivered']);
   assert.equal(sink.connections, 2);
+});
+
+test('opportunistic TLS whose handshake hangs is followed by another call in clear', async (t) => {
+  for (const reply of ['220 2.0.0 Go\r\n', '']) {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections += 1;
+      socket.on('error', () => undefined).write('220 mx.example.com ready\r\n');
+      socket.on('data', (bytes) => {
+        const said = bytes.toString('latin1');
+        if (said.startsWith('EHLO')) socket.write('250-mx.example.com\r\n250 STARTTLS\r\n');
+        else if (said.startsWith('STARTTLS')) socket.write(reply);
+      });
+    }).listen(0, '127.0.0.1');
+    atEnd(t, () => void server.close());
+    await once(server, 'listening');
+    const options = { deadlines: { tlsMs: 200 } };
+    const at = (mode: 'opportunistic' | 'require') =>
+      openSession(destinationOf(server.address() as AddressInfo, { tls: { mode } }), options);
+    const session = await at('opportunistic');
+    assert.deepEqual([session.tls, session.tlsFailure?.kind, connections], [undefined, 'timeout', 2]);
+    session.close();
+    assert.equal(described(await failureOf(at('require'))), 'timeout starttls 451 4.4.2 temporary');
+    assert.equal(connections, 3);
+  }
 });
 
 test('bytes after the 220 of STARTTLS are an attack, and nothing is sent at all', async (t) => {

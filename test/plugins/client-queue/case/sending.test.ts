@@ -137,6 +137,33 @@ describe('a case that is sent now', () => {
     assert.match(result.envelopes[0]?.recipients[1]?.response ?? '', /550 .*Nobody/);
   });
 
+  test('goes on over a new connection after a message that was refused', async (t) => {
+    const steps = {
+      rcpt: (moment: { line: string }) => (moment.line.includes('bad') ? '550 5.1.1 Nobody' : undefined),
+    };
+    const sink = await sinkOf(t, { steps });
+    const envelopes = [{ ...envelope, rcpt: ['bad@example.net'], repeat: 2 }, envelope];
+    const result = await run({ route: 'sink', envelopes }, routed(sink));
+    assert.deepEqual(
+      result.envelopes.map(({ outcome }) => outcome),
+      ['failed', 'failed', 'delivered'],
+    );
+    assert.match(result.envelopes[1]?.recipients[0]?.response ?? '', /^550 /);
+  });
+
+  test('reaches a server that offers BDAT and does not know it', async (t) => {
+    const capabilities = ['PIPELINING', '8BITMIME', 'CHUNKING'];
+    const sink = await sinkOf(t, { capabilities, steps: { bdat: '502 5.5.1 What?' } });
+    const result = await run({ route: 'sink', envelopes: [{ ...envelope, repeat: 2 }] }, routed(sink));
+    assert.deepEqual([result.outcome, sink.messages.length, sink.connections], ['delivered', 2, 1]);
+  });
+
+  test('waits for a silent server once', async (t) => {
+    const sink = await sinkOf(t, { steps: { mail: { silent: true } } });
+    const result = await run({ route: 'sink', envelopes: [{ ...envelope, repeat: 3 }], timeout: 1 }, routed(sink));
+    assert.deepEqual([result.outcome, result.envelopes.length, sink.connections], ['failed', 3, 1]);
+  });
+
   test('to a server that stalls ends by its own time limit, with 200 and failed', async (t) => {
     const sink = await sinkOf(t, { steps: { greeting: { stall: true } } });
     const result = await run({ route: 'sink', envelopes: [envelope], timeout: 1 }, routed(sink));
