@@ -130,14 +130,14 @@ export class AttemptLimiter implements AttemptCounts {
     };
   }
 
-  /** Time until the weighted count leaves room for one more attempt; that of a full limit is one window at most. */
+  /** Time until the weighted count, including one more attempt, is within the limit. */
   #waitMs(count: Count, now: number, more = 0): number {
     const elapsedMs = now - count.start;
     const present = count.present + count.presentElsewhere + more;
     const previous = count.previous + count.previousElsewhere;
-    const spare = this.#limit - present;
-    if (spare > 0) return Math.max(0, this.#fitsAt(previous, spare) - elapsedMs);
-    return this.#windowMs - elapsedMs + this.#fitsAt(present, this.#limit);
+    const spare = this.#limit - 1 - present;
+    if (spare >= 0) return Math.max(0, this.#fitsAt(previous, spare) - elapsedMs);
+    return this.#windowMs - elapsedMs + this.#fitsAt(present, this.#limit - 1);
   }
 
   /** When the attempts of the previous window weigh no more than `spare`. */

@@ -40,7 +40,7 @@ describe('sign-ins', () => {
     for (let count = 0; count < 3; count += 1) assert.equal((await attempt()).outcome, 'refused');
     const limited = await attempt({ password: 'right' });
     assert.ok(
-      limited.outcome === 'limited' && limited.retryAfter > 0 && limited.retryAfter <= 600,
+      limited.outcome === 'limited' && limited.retryAfter > 0 && limited.retryAfter <= 1200,
       JSON.stringify(limited),
     );
     assert.equal(asked.length, 3);
