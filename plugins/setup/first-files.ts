@@ -1,5 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { lchown, link, stat, unlink } from 'node:fs/promises';
+import { constants, existsSync, readFileSync } from 'node:fs';
+import { link, open, stat, unlink } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { writeDurable } from '../../core/disk/atomic.js';
@@ -8,6 +8,7 @@ import { nodeFiles } from '../../core/disk/file-layer.js';
 import { syncFolder } from '../../core/disk/folder.js';
 import { uniqueId } from '../../core/disk/id.js';
 import { packageRoot } from '../../core/host/installation.js';
+import { startError } from '../../core/problem.js';
 
 /**
  * Writes a file that is not there yet; it appears whole or not at all. False when it was there: then nothing is changed.
@@ -37,7 +38,15 @@ export async function writeNew(path: string, text: () => string | Promise<string
 export async function giveToFolderOwner(path: string): Promise<void> {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = await stat(dirname(path));
-  await lchown(path, uid, gid);
+  const made = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  try {
+    const found = await made.stat();
+    // Who owns the folder may have put a link to another file of root in its place.
+    if (found.isFile() && found.nlink > 1) throw startError(`${path} was replaced while it was made.`);
+    await made.chown(uid, gid);
+  } finally {
+    await made.close();
+  }
 }
 
 export interface FirstSettings {

@@ -75,7 +75,9 @@ export function upstreamSettings(
   const { hosts, port, tls, verify, auth, timeouts, breaker } = options;
   const answerMs = timeouts.answerSeconds * 1000;
   const dataMs = timeouts.dataSeconds * 1000;
-  const steps = { greetingMs: answerMs, helloMs: answerMs, tlsMs: answerMs, authMs: answerMs };
+  // After TLS that hangs there is time for a connection without it.
+  const tlsMs = tls === 'opportunistic' ? answerMs / 2 : answerMs;
+  const steps = { greetingMs: answerMs, helloMs: answerMs, tlsMs, authMs: answerMs };
   return {
     hosts,
     port,

@@ -120,7 +120,8 @@ export class ClientPool implements SessionPool {
   ): Promise<ClientSession | undefined> {
     if (this.#closed) return this.#refused(place, group, closedHere());
     if (signal?.aborted === true) return this.#refused(place, group, abortFailure('connect'));
-    if (group.waiting === 0 && !this.#isFull(place) && group.busy < most)
+    const isNext = group.waiting === 0 || ![...place.waiters].some((waiter) => waiter.group === group);
+    if (isNext && !this.#isFull(place) && group.busy < most)
       return Promise.resolve(this.#takeOrReserve(place, group, most));
     if (this.#waiting >= this.#limits.waiting) return this.#refused(place, group, tooMany());
     return new Promise((resolve, reject) => {

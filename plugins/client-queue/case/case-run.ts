@@ -86,11 +86,14 @@ class CaseConnection {
   readonly #input: CaseRunInput;
   readonly #transcript: Transcript;
   #session: ClientSession | ClientFailure;
+  /** Of the last session. */
+  #remote: SessionResult['remote'] = null;
 
   private constructor(input: CaseRunInput, transcript: Transcript, session: ClientSession | ClientFailure) {
     this.#input = input;
     this.#transcript = transcript;
     this.#session = session;
+    this.#noteRemote();
   }
 
   static async open(input: CaseRunInput, transcript: Transcript): Promise<CaseConnection> {
@@ -98,9 +101,7 @@ class CaseConnection {
   }
 
   get remote(): SessionResult['remote'] {
-    const session = this.#session;
-    if (isClientFailure(session)) return null;
-    return { host: session.remote.host, port: session.remote.port, tls: session.tls?.protocol ?? null };
+    return this.#remote;
   }
 
   /** The failure is that of the connection. */
@@ -119,7 +120,14 @@ class CaseConnection {
     if (isClientFailure(session) || session.reusable || session.failure?.kind === 'timeout') return session;
     await session.quit();
     this.#session = await connect(this.#input, this.#transcript);
+    this.#noteRemote();
     return this.#session;
+  }
+
+  #noteRemote(): void {
+    if (isClientFailure(this.#session)) return;
+    const { remote, tls } = this.#session;
+    this.#remote = { host: remote.host, port: remote.port, tls: tls?.protocol ?? null };
   }
 }
 

@@ -111,6 +111,13 @@ class DividedDelivery implements Delivery {
     await this.#input.local?.body(message);
   }
 
+  /** Those of the mailboxes here; the others are not known yet. */
+  expected(): readonly RecipientOutcome[] {
+    const { local, recipients } = this.#input;
+    const known = new Map(local?.expected?.().map((outcome) => [outcome.recipient, outcome]));
+    return recipients.map((recipient) => known.get(recipient) ?? { recipient, outcome: 'delivered' });
+  }
+
   async commit(): Promise<readonly RecipientOutcome[]> {
     const { local, transaction, recipients } = this.#input;
     const outcomes = new Map<Recipient, RecipientOutcome>();

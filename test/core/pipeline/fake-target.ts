@@ -36,8 +36,8 @@ export class FakeTarget implements DeliveryTarget {
   completions = 0;
   readonly #options: FakeTargetOptions;
   #go: () => void = () => undefined;
-  /** As a queue has one entry for each message. */
-  #prepared: symbol | undefined;
+  /** Ids: as a queue has one entry for each message. */
+  readonly #prepared = new Set<string>();
 
   constructor(name: string, steps: string[], options: FakeTargetOptions = {}) {
     this.name = name;
@@ -55,12 +55,13 @@ export class FakeTarget implements DeliveryTarget {
     this.transaction = transaction;
     this.recipients = recipients;
     await this.#step('start');
-    const delivery = Symbol(this.name);
+    let isPrepared = false;
     const outcomes = () => this.#options.outcomes ?? recipients.map((one, index) => this.#outcome(one, index));
     return {
       body: async (message) => {
-        if (this.#prepared !== undefined) throw problem('conflict', 'It is prepared already');
-        this.#prepared = delivery;
+        if (this.#prepared.has(transaction.id)) throw problem('conflict', 'It is prepared already');
+        this.#prepared.add(transaction.id);
+        isPrepared = true;
         this.bodies.push(message);
         this.texts.push(String(message.memory?.(message.messageOffset)));
         await this.#step('body');
@@ -76,10 +77,10 @@ export class FakeTarget implements DeliveryTarget {
       ...(this.#options.foresees === true && { expected: outcomes }),
       complete: () => {
         this.completions += 1;
-        this.#prepared = undefined;
+        this.#prepared.delete(transaction.id);
       },
       abort: () => {
-        if (this.#prepared === delivery) this.#prepared = undefined;
+        if (isPrepared) this.#prepared.delete(transaction.id);
         this.steps.push(`${this.name} abort`);
         this.aborts += 1;
         // What was sent to another server stays sent.

@@ -234,3 +234,15 @@ test('a group whose destination cannot be called lets the next one try', async (
   (await waiting).release();
   assert.equal(pool.statistics().waiting, 0);
 });
+
+test('a group that waits at one server does not wait at another one', async (t) => {
+  const { pool, destination } = await fixture(t, { connectionsEach: 1 });
+  const other = destinationOf(await SmtpSink.start(t));
+  const options = { most: 3, group: 'client' };
+  const first = await pool.lease(destination, options);
+  const waiting = pool.lease(destination, options);
+  (await pool.lease(other, options)).release();
+  assert.equal(pool.statistics().waiting, 1);
+  first.release();
+  (await waiting).release();
+});

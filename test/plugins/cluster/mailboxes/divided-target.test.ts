@@ -100,6 +100,15 @@ describe('the target of mailboxes that nodes divide', () => {
     assert.equal((await divided({ outcome: deferred() }).deliver(both)).outcomes[1]?.outcome, 'delivered');
   });
 
+  test('knows the outcomes of the mailboxes here before its commit', async () => {
+    const site = divided({ foresees: true, outcome: deferred() });
+    const { delivery } = await site.deliver([recipient('mx2-b'), recipient('mx1-a')], { stranger: true });
+    assert.deepEqual(
+      delivery.expected?.().map(({ outcome }) => outcome),
+      ['delivered', 'deferred'],
+    );
+  });
+
   test('says that there may be a duplicate when what was handed over is refused as a whole', async () => {
     const site = divided();
     const { delivery } = await site.deliver([recipient('mx2-a')]);

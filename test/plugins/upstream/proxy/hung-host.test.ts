@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { selfSigned } from '../../../support/certificate.js';
 import { type Rule, type SinkStep, SmtpSink } from '../../../support/smtp-sink.js';
 import { address, proxyFixture, send } from './proxy-fixture.js';
 
@@ -52,4 +53,15 @@ describe('a host that leaves at the first RCPT is passed over', () => {
       assert.deepEqual([leaving.connections, good.messages.length], [1, 1]);
     });
   }
+});
+
+test('a host whose STARTTLS hangs has the mail without TLS, where TLS is not required', async (t) => {
+  const hung = await SmtpSink.start(t, { tls: selfSigned(), steps: { starttls: { silent: true } } });
+  const { client } = await proxyFixture(t, {
+    options: {
+      rules: [{ rcpt: '.*@partner\\.example', hosts: [`127.0.0.1:${hung.port}`], timeouts: { answerSeconds: 2 } }],
+    },
+  });
+  assert.match(await send(await client(), ben), /^250 /);
+  assert.equal(hung.messages.length, 1);
 });
