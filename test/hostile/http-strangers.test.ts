@@ -114,7 +114,7 @@ describe('a stranger who guesses passwords with ever new names', () => {
   let server: InProcessServer;
 
   before(async () => {
-    server = await startInProcess(suite, configuration());
+    server = await startInProcess(suite, configuration({ connectionsPerClient: 1000 }));
     await server.admin.json('/users', { json: { username: 'anna@localhost', password: 'the password of anna' } }, 201);
   });
 
