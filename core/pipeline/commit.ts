@@ -120,7 +120,7 @@ export class DeliveryCommit {
     const undelivered = undeliveredOf(this.#ordinary);
     if (undelivered.length + this.#undelivered.length === 0) return true;
     const isTaken = outcomesOf(this.#groups).some(({ outcome, queue }) => outcome === 'delivered' || queue === true);
-    // What nobody takes is the client's: a notice might go to a forged sender.
+    // No target has a recipient, so the client gets the error: a bounce might go to a forged sender.
     if (!isTaken) return false;
     if (undelivered.length > 0) {
       const mayReassign = this.#context.mayReassign || undelivered.every(({ queue }) => queue === true);
