@@ -54,7 +54,7 @@ interface CaseRunInput {
 export async function runCase(input: CaseRunInput): Promise<SessionResult> {
   const { uid, plan, transactions, assertions, signal } = input;
   const transcript = new Transcript();
-  const connection = await CaseConnection.open(input, transcript);
+  const connection = new CaseConnection(input, transcript);
   const envelopes: EnvelopeResult[] = [];
   try {
     for await (const transaction of transactions) envelopes.push(await converse(connection, transaction, transcript));
@@ -85,23 +85,13 @@ function lastServer({ servers }: CasePlan): SessionResult['remote'] {
 class CaseConnection {
   readonly #input: CaseRunInput;
   readonly #transcript: Transcript;
-  #session: ClientSession | ClientFailure;
-  /** Of the last session. */
-  #remote: SessionResult['remote'] = null;
+  #session: ClientSession | ClientFailure | undefined;
+  /** The last server that took a connection. */
+  remote: SessionResult['remote'] = null;
 
-  private constructor(input: CaseRunInput, transcript: Transcript, session: ClientSession | ClientFailure) {
+  constructor(input: CaseRunInput, transcript: Transcript) {
     this.#input = input;
     this.#transcript = transcript;
-    this.#session = session;
-    this.#noteRemote();
-  }
-
-  static async open(input: CaseRunInput, transcript: Transcript): Promise<CaseConnection> {
-    return new CaseConnection(input, transcript, await connect(input, transcript));
-  }
-
-  get remote(): SessionResult['remote'] {
-    return this.#remote;
   }
 
   /** The failure is that of the connection. */
@@ -111,23 +101,23 @@ class CaseConnection {
   }
 
   async quit(): Promise<void> {
-    if (!isClientFailure(this.#session)) await this.#session.quit();
+    if (this.#session !== undefined && !isClientFailure(this.#session)) await this.#session.quit();
   }
 
   /** A server that was silent gets no second connection: it would cost another deadline. */
   async #usable(): Promise<ClientSession | ClientFailure> {
-    const session = this.#session;
-    if (isClientFailure(session) || session.reusable || session.failure?.kind === 'timeout') return session;
-    await session.quit();
-    this.#session = await connect(this.#input, this.#transcript);
-    this.#noteRemote();
-    return this.#session;
-  }
-
-  #noteRemote(): void {
-    if (isClientFailure(this.#session)) return;
-    const { remote, tls } = this.#session;
-    this.#remote = { host: remote.host, port: remote.port, tls: tls?.protocol ?? null };
+    const known = this.#session;
+    if (known !== undefined) {
+      if (isClientFailure(known) || known.reusable || known.failure?.kind === 'timeout') return known;
+      await known.quit();
+    }
+    const session = await connect(this.#input, this.#transcript);
+    this.#session = session;
+    if (!isClientFailure(session)) {
+      const { host, port } = session.remote;
+      this.remote = { host, port, tls: session.tls?.protocol ?? null };
+    }
+    return session;
   }
 }
 
