@@ -1,4 +1,3 @@
-import { AsyncResource } from 'node:async_hooks';
 import { performance } from 'node:perf_hooks';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
@@ -228,70 +227,6 @@ export async function mapBounded<T, R>(
   await Promise.all(Array.from({ length: Math.min(width, items.length) }, lane));
   return results;
 }
-
-/** How long a pass waits while connections are accepted. */
-const maxAcceptingMs = 4;
-
-/**
- * Does what many connections have to do in one pass at the end of a turn of the event loop. That costs less than half of
- * what it costs one by one, because the same code runs many times in a row, and those who wait for the disk share a sync.
- * Node accepts one connection a turn: while there are more, the pass waits (docs/decisions/0046-one-pass.md).
- */
-class OnePass {
-  #works: (() => void)[] = [];
-  #isScheduled = false;
-  #hasAccepted = false;
-  /** Since when the pass waits for connections, monotonic, in milliseconds. */
-  #acceptingSince = Infinity;
-
-  /** An error that it throws is uncaught; the others are done all the same. */
-  add(work: () => void): void {
-    this.#works.push(work);
-    this.#schedule();
-  }
-
-  /** To call for each connection that a server of this process accepts. */
-  accepted(): void {
-    this.#hasAccepted = true;
-    this.#schedule();
-  }
-
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    setImmediate(this.#run);
-  }
-
-  /** Does not run in the asynchronous context of the caller that scheduled it. */
-  readonly #run = AsyncResource.bind((): void => {
-    this.#isScheduled = false;
-    if (this.#hasAccepted) {
-      const now = performance.now();
-      this.#acceptingSince = Math.min(this.#acceptingSince, now);
-      if (now - this.#acceptingSince < maxAcceptingMs) {
-        this.#hasAccepted = false;
-        this.#schedule();
-        return;
-      }
-    }
-    this.#hasAccepted = false;
-    this.#acceptingSince = Infinity;
-    const works = this.#works;
-    this.#works = [];
-    let done = 0;
-    try {
-      for (const work of works) {
-        done += 1;
-        work();
-      }
-    } finally {
-      if (done < works.length) for (const work of works.slice(done)) this.add(work);
-    }
-  });
-}
-
-/** Of this process, as the event loop is. */
-export const onePass: OnePass = new OnePass();
 
 const sliceMs = 8;
 

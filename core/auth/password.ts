@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto';
-import { clientNetworks } from '../net/ip-address.js';
-import { FairQueue } from './fair-queue.js';
+import { FairQueue, type TaskPath } from '../fair-queue.js';
+import { clientPath } from '../turns.js';
 
 /**
  * Passwords are stored as `scrypt$N$r$p$salt$hash` (RFC 7914), salt and hash in base64url without padding.
@@ -29,8 +29,14 @@ const hashBytes = 32;
 const bounds = { minN: 2 ** 10, maxN: 2 ** 20, maxR: 32, maxP: 16, maxMemory: 256 * 2 ** 20 };
 
 /** The client whose password is checked, so that callers of `verifyPassword` need not pass it on. */
-const client = new AsyncLocalStorage<readonly [protocol: string, ...networks: string[]]>();
-const queue = new FairQueue({ concurrency: 2, maxWaitingPerClient: 32, maxWaiting: 256, retryAfterSeconds: 5 });
+const client = new AsyncLocalStorage<TaskPath>();
+const queue = new FairQueue({
+  concurrency: 2,
+  maxWaitingPerClient: 32,
+  maxWaiting: 256,
+  retryAfterSeconds: 5,
+  detail: 'Too many sign-ins are being checked. Try again in a moment.',
+});
 
 /** For the hash of an unknown user. */
 const dummySalt = randomBytes(saltBytes);
@@ -41,7 +47,7 @@ let attributed = 0;
 export async function forClient<T>(protocol: 'http' | 'smtp', address: string, work: () => Promise<T>): Promise<T> {
   attributed += 1;
   try {
-    return await client.run([protocol, ...clientNetworks(address)], work);
+    return await client.run([protocol, ...clientPath(address)], work);
   } finally {
     attributed -= 1;
     // While it is enabled, every promise of the process costs more.

@@ -39,14 +39,12 @@ export interface ConnectionShares {
   /** SMTP connections that are refused because the server is full. */
   readonly refused: number;
   readonly http: number;
-  /** For health and metrics. */
-  readonly reserved: number;
 }
 
 export function connectionShares(openFiles = maxOpenFiles()): ConnectionShares {
   const spare = Math.max(openFiles - ownDescriptors, 16);
   const share = (part: number): number => Math.floor(spare / part);
-  return { smtp: share(2), refused: share(8), http: share(8), reserved: share(8) };
+  return { smtp: share(2), refused: share(8), http: share(4) };
 }
 
 function maxOpenFiles(): number {

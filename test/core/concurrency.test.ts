@@ -1,8 +1,4 @@
 import assert from 'node:assert/strict';
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { execFile } from 'node:child_process';
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -12,7 +8,6 @@ import {
   allSettledOrThrow,
   KeyedMutex,
   mapBounded,
-  onePass,
   PendingWork,
   Semaphore,
 } from '../../core/concurrency.js';
@@ -118,89 +113,3 @@ test('a bounded map keeps the order and the width', async () => {
   assert.deepEqual([doubled, most], [[10, 2, 6, 4], 2]);
 });
 
-/** Notes the pass in which it is called; works of one pass run without a break. */
-function passCounter(): () => number {
-  let passes = 0;
-  let isCounted = false;
-  return () => {
-    if (!isCounted) {
-      passes += 1;
-      isCounted = true;
-      queueMicrotask(() => {
-        isCounted = false;
-      });
-    }
-    return passes;
-  };
-}
-
-test('work of a turn of the event loop is done in one pass at its end, in order', async () => {
-  const pass = passCounter();
-  const done: string[] = [];
-  onePass.add(() => {
-    done.push(`a in ${pass()}`);
-    onePass.add(() => done.push(`c in ${pass()}`));
-  });
-  await Promise.resolve();
-  onePass.add(() => done.push(`b in ${pass()}`));
-  assert.deepEqual(done, []);
-  await pause(20);
-  assert.deepEqual(done, ['a in 1', 'b in 1', 'c in 2']);
-});
-
-test('connections that come together begin in few passes', async () => {
-  const pass = passCounter();
-  const begun: number[] = [];
-  const server = createServer((socket) => {
-    onePass.accepted();
-    onePass.add(() => {
-      begun.push(pass());
-      socket.destroy();
-    });
-  });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  const { port } = server.address() as AddressInfo;
-  const clients: Socket[] = Array.from({ length: 100 }, () => connect(port, '127.0.0.1'));
-  await Promise.all(clients.map((client) => once(client.resume(), 'close')));
-  server.close();
-  const sizes = [...new Set(begun)].map((number) => begun.filter((other) => other === number).length);
-  assert.equal(begun.length, 100);
-  assert.ok(sizes.length <= 20 && Math.max(...sizes) >= 10, `passes of ${sizes.join(', ')}`);
-});
-
-test('a pass does not wait for ever while connections come', async () => {
-  const done: boolean[] = [];
-  onePass.add(() => done.push(true));
-  const until = performance.now() + 2000;
-  while (done.length === 0 && performance.now() < until) {
-    onePass.accepted();
-    await new Promise(setImmediate);
-  }
-  assert.deepEqual(done, [true]);
-});
-
-test('a pass has the asynchronous context of nobody', async () => {
-  const context = new AsyncLocalStorage<string>();
-  const seen = await context.run(
-    'of the first one',
-    () => new Promise((resolve) => onePass.add(() => resolve(context.getStore() ?? 'none'))),
-  );
-  assert.equal(seen, 'none');
-});
-
-test('an error of one work is uncaught, and keeps nobody else from theirs', async () => {
-  const script = `
-    import { onePass } from ${JSON.stringify(new URL('../../core/concurrency.js', import.meta.url).href)};
-    process.on('uncaughtException', (error) => console.log(error.message));
-    onePass.add(() => console.log('first'));
-    onePass.add(() => { throw new Error('broken'); });
-    onePass.add(() => console.log('third'));
-    onePass.add(() => { throw new Error('broken again'); });
-  `;
-  const printed = await new Promise<string>((resolve, reject) => {
-    execFile(process.execPath, ['--input-type=module', '-e', script], { timeout: 20_000 }, (error, stdout) =>
-      error === null ? resolve(stdout) : reject(error),
-    );
-  });
-  assert.deepEqual(printed.trim().split('\n'), ['first', 'broken', 'third', 'broken again']);
-});

@@ -15,24 +15,20 @@ import {
 import type { Server as NetServer, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { SecureContext, TLSSocket } from 'node:tls';
-import { onePass } from '../../concurrency.js';
-import { clientKey } from '../../net/ip-address.js';
 import type { Log } from '../../log/log.js';
 import { connectionShares } from '../../net/process-limits.js';
 import type { TlsMaterial } from '../../net/tls-material.js';
 import { startError } from '../../problem.js';
+import { clientPath, turns } from '../../turns.js';
 import type { HttpLimits } from '../options.js';
+import { dataAndEnd, HttpConnection } from './connection.js';
+import { ConnectionTable } from './connection-table.js';
 
 /** An address, or an inherited socket. */
 export type HttpPlace =
   { readonly host: string; readonly port: number } | { readonly socket: string; readonly fd: number };
 
 const shares = connectionShares();
-/** Connections beyond the limit, on which only health and metrics are answered. */
-const reservedConnections = Math.min(32, shares.reserved);
-const reservedPath = /^\/(?:health|metrics)(?:\/(?:extended|prometheus|graphite))?(?:\?|$)/;
-/** A reserved connection is for one request, which must come at once. */
-const reservedMs = 3000;
 /** Time for a client to read a refusal; then the socket is destroyed, whether or not the client closes its side. */
 const lingerMs = 1000;
 
@@ -64,14 +60,12 @@ export class HttpServer {
   readonly #tlsPlace: HttpsInput['place'] | undefined;
   readonly #log: Log;
   readonly #isExempt: (address: string) => boolean;
-  readonly #perClient = new Map<string, number>();
-  readonly #reserved = new WeakSet<Socket>();
-  /** Those of requests that wait for the pass. */
-  readonly #deferred = new WeakSet<Socket>();
+  readonly #table = new ConnectionTable();
+  /** By socket, that of TLS where there is TLS. */
+  readonly #connections = new WeakMap<Duplex, HttpConnection>();
   /** Those whose time is over, and the request that was in the socket all the same. */
   readonly #late = new Map<Duplex, IncomingMessage | undefined>();
   #limits: HttpLimits;
-  #connections = 0;
   #requests = 0;
 
   constructor({ listener, limits, isExempt, log, tls }: HttpServerOptions) {
@@ -81,16 +75,8 @@ export class HttpServer {
     const handle: RequestListener = (request, response) => {
       this.#requests += 1;
       if (this.#late.has(request.socket)) this.#late.set(request.socket, request);
-      const isReserved = this.#reserved.has(request.socket);
-      if (isReserved) response.setHeader('Connection', 'close');
-      if (isReserved && !reservedPath.test(request.url ?? '')) refuseForNow(response);
-      else {
-        this.#deferred.add(request.socket);
-        onePass.add(() => {
-          this.#deferred.delete(request.socket);
-          if (!request.destroyed) listener(request, response);
-        });
-      }
+      this.#note(request, response);
+      listener(request, response);
     };
     const options = { maxHeaderSize: limits.headerBytes, connectionsCheckingInterval: 1000, requireHostHeader: true };
     this.#server = createServer(options, handle);
@@ -102,10 +88,13 @@ export class HttpServer {
         if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') this.#lookOnceMore(error, socket);
         else answerBrokenRequest(error, socket);
       });
-      server.on('connection', (socket: Socket) => this.#admit(socket, server === this.#secure));
-      server.on(server === this.#secure ? 'secureConnection' : 'connection', (socket: Socket) =>
-        answerHalfClosed(server, socket, () => this.#deferred.has(socket)),
-      );
+      server.on('connection', (socket: Socket) => this.#admit(socket));
+      const opened = server === this.#secure ? 'secureConnection' : 'connection';
+      let before: readonly unknown[] = [];
+      server.prependListener(opened, (socket: Socket) => {
+        before = dataAndEnd(socket);
+      });
+      server.on(opened, (socket: Socket) => this.#read(server, socket, before));
       server.on('timeout', (socket: Socket) => {
         if (!this.#late.has(socket)) destroyUnlessWorking(socket);
       });
@@ -120,6 +109,7 @@ export class HttpServer {
   #lookOnceMore(error: NodeJS.ErrnoException, socket: Duplex): void {
     this.#late.set(socket, undefined);
     setImmediate(() => {
+      this.#connections.get(socket)?.takeTurn();
       const isComplete = this.#late.get(socket)?.complete === true;
       this.#late.delete(socket);
       if (!isComplete) answerBrokenRequest(error, socket);
@@ -127,37 +117,33 @@ export class HttpServer {
   }
 
   /** Counts a connection until it is closed, or closes it at once when it exceeds a limit. */
-  #admit(socket: Socket, isHandshake: boolean): void {
-    const key = clientKey(socket.remoteAddress ?? '');
-    const ofClient = this.#perClient.get(key) ?? 0;
-    const isReserved = this.#connections >= Math.min(this.#limits.maxConnections, shares.http);
-    const limit = isReserved ? 2 : this.#limits.connectionsPerClient;
-    if (isReserved && isHandshake) {
-      socket.destroy();
-      return;
-    }
-    if (ofClient >= limit && !this.#isExempt(socket.remoteAddress ?? '')) {
-      socket.destroy();
-      return;
-    }
-    onePass.accepted();
-    this.#connections += 1;
-    this.#perClient.set(key, ofClient + 1);
-    socket.once('close', () => this.#forget(key));
-    if (!isReserved) return;
-    this.#reserved.add(socket);
-    setTimeout(() => destroyUnlessWorking(socket), reservedMs).unref();
+  #admit(socket: Socket): void {
+    const { maxConnections, connectionsPerClient } = this.#limits;
+    const limits = { maxConnections: Math.min(maxConnections, shares.http), connectionsPerClient };
+    if (this.#table.admit(socket, limits, this.#isExempt(socket.remoteAddress ?? ''))) turns.accepted();
+    else socket.destroy();
   }
 
-  #forget(key: string): void {
-    this.#connections -= 1;
-    const others = (this.#perClient.get(key) ?? 1) - 1;
-    if (others > 0) this.#perClient.set(key, others);
-    else this.#perClient.delete(key);
+  #read(server: Server | TlsServer, socket: Socket, before: readonly unknown[]): void {
+    if (socket.destroyed) return;
+    const client = clientPath(socket.remoteAddress ?? '');
+    const ends = (end: () => void, mayAnswer: boolean): void => endHalf(server, end, mayAnswer);
+    this.#connections.set(socket, new HttpConnection(socket, client, before, { ends }));
+  }
+
+  /** What its connection does until the request is answered. */
+  #note(request: IncomingMessage, response: ServerResponse): void {
+    const { socket } = request;
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
+    const isWhole = length === '0' && encoding === undefined;
+    this.#connections.get(socket)?.answering(request, response);
+    this.#table.hasHeader(socket, isWhole);
+    if (!isWhole) request.once('end', () => this.#table.hasHeader(socket, true));
+    response.once('close', () => this.#table.isIdle(socket));
   }
 
   figures(): Readonly<Record<string, number>> {
-    return { connections: this.#connections, requestsTotal: this.#requests };
+    return { connections: this.#table.count, requestsTotal: this.#requests };
   }
 
   /** Applies new limits; open connections keep theirs. */
@@ -169,8 +155,6 @@ export class HttpServer {
       server.keepAliveTimeout = limits.keepAliveSeconds * 1000;
       // A client that does not read its response is cut off like one that does not finish its request.
       server.timeout = limits.requestSeconds * 1000;
-      server.maxConnections = Math.min(limits.maxConnections, shares.http) + reservedConnections;
-      server.maxRequestsPerSocket = 10_000;
     }
   }
 
@@ -236,17 +220,14 @@ export class HttpServer {
 }
 
 /**
- * Answers a client that closes its sending side while its request waits for the pass. Node.js would discard the request,
- * unless `httpAllowHalfOpen` is set, which is missing in its type declarations. It is set only during that event.
+ * Tells Node.js that the client has closed its sending side. Then it discards requests, unless `httpAllowHalfOpen` is
+ * set, which is missing in its type declarations. It is set only for this.
  */
-function answerHalfClosed(server: Server | TlsServer, socket: Socket, hasDeferred: () => boolean): void {
+function endHalf(server: Server | TlsServer, end: () => void, mayAnswer: boolean): void {
   const flags = server as { httpAllowHalfOpen?: boolean };
-  socket.prependListener('end', () => {
-    flags.httpAllowHalfOpen = hasDeferred();
-  });
-  socket.on('end', () => {
-    flags.httpAllowHalfOpen = false;
-  });
+  flags.httpAllowHalfOpen = mayAnswer;
+  end();
+  flags.httpAllowHalfOpen = false;
 }
 
 function addressOf(server: NetServer): { readonly host: string; readonly port: number } {

@@ -137,6 +137,7 @@ export const replies = {
   fault: wireReply(451, '4.3.0', 'Local error, try again later'),
   slow: wireReply(451, '4.3.0', 'That took too long, try again later'),
   tooManyErrors: wireReply(421, '4.7.0', 'Too many errors'),
+  tooManyCommands: wireReply(421, '4.7.0', 'Too many commands without a message'),
   tooManyFailures: wireReply(421, '4.7.0', 'Too many failures to sign in'),
   tooManySessions: wireReply(421, '4.7.0', 'Too many connections, try again later'),
   tooManyTransactions: wireReply(421, '4.7.0', 'Enough for one session, connect again'),

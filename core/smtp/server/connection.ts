@@ -1,6 +1,8 @@
 import type { Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
 import type { Chunk } from '../protocol/command.js';
 import { bytesOf, replies, type Reply, type WireReply } from '../protocol/replies.js';
+import { clientPath, turnMs } from '../../turns.js';
 import { LineReader, Wire } from './wire.js';
 import { type NextAction, type SessionReply, type Peer, SessionState } from './session-state.js';
 import { Session } from './session.js';
@@ -28,6 +30,10 @@ export class Connection {
   #stopping = false;
   #errors = 0;
   #commands = 0;
+  /** Since the last message, and without those for its text. */
+  #idleCommands = 0;
+  /** Monotonic, in milliseconds. */
+  #turnEndsAt = 0;
   #answers = 0;
   #messages = 0;
 
@@ -37,8 +43,8 @@ export class Connection {
     this.#session = new Session(context, new SessionState(peer, context.clock));
     this.#startedMs = context.clock.monotonic();
     this.#sinceMs = this.#startedMs;
-    this.#wire = new Wire(socket, {
-      moved: () => this.#pump(),
+    this.#wire = new Wire(socket, clientPath(peer.remote.address), {
+      turn: () => this.#takeTurn(),
       received: (bytes) => context.meter.received(bytes),
       failed: (error) => context.log.debug({ session: this.#session.state.id, err: error }, 'connection failed'),
       closed: () => this.#closed(),
@@ -100,12 +106,26 @@ export class Connection {
     this.#sinceMs = this.#context.clock.monotonic();
   }
 
-  /** Processes the available input, then sends all replies at once. */
+  #takeTurn(): void {
+    this.#turnEndsAt = performance.now() + turnMs;
+    this.#pump();
+  }
+
+  /**
+   * Processes the available input as long as the turn lasts, however often a decision interrupts it, then sends all
+   * replies at once.
+   */
   #pump(): void {
-    while (!this.#wire.blocked && this.#processNext());
+    while (this.#hasTime() && !this.#wire.blocked && this.#processNext());
     this.#wire.flush();
     const waits = this.#activity === 'commands' || this.#activity === 'data' || this.#activity === 'discarding';
-    if (waits && this.#wire.clientEnded && !this.#wire.blocked) this.#close();
+    if (waits && this.#wire.clientEnded && !this.#wire.blocked && !this.#wire.isInLine) this.#close();
+  }
+
+  #hasTime(): boolean {
+    if (performance.now() < this.#turnEndsAt) return true;
+    if (this.#wire.input.length > 0 || this.#chunk !== undefined) this.#wire.askForTurn();
+    return false;
   }
 
   #processNext(): boolean {
@@ -127,7 +147,7 @@ export class Connection {
       else {
         this.#become('commands');
         this.#send(greeting);
-        this.#pump();
+        this.#takeTurn();
       }
     });
   }
@@ -145,9 +165,17 @@ export class Connection {
     if (line === undefined) return false;
     if (line.form === 'goodbye') return this.#closeWith(line.reply);
     this.#commands += 1;
+    if (this.#isIdling()) return this.#closeWith(replies.tooManyCommands);
     if (line.form === 'refused') this.#replyTo(this.#session.refuseLine(line.reply));
     else this.#settle(this.#session.execute(line.bytes), (reply) => this.#replyTo(reply));
     return true;
+  }
+
+  /** Counts a command. True when there were too many without a message, be it for recipients that were reset. */
+  #isIdling(): boolean {
+    const { recipients, commandsWithoutMessage } = this.#context.settings().limits;
+    if (this.#data === undefined) this.#idleCommands += 1;
+    return this.#idleCommands > recipients + commandsWithoutMessage;
   }
 
   /** Passes a reply on, synchronously when possible. */
@@ -299,7 +327,10 @@ export class Connection {
     const answers = await data.finish();
     this.#session.envelope.reset();
     if (this.#activity !== 'delivering') return;
-    if (answers.some(({ code }) => code < 300)) this.#messages += 1;
+    if (answers.some(({ code }) => code < 300)) {
+      this.#messages += 1;
+      this.#idleCommands = 0;
+    }
     this.#endData(answers);
     this.#pump();
   }

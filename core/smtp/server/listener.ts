@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { DEFAULT_CIPHERS, type TLSSocketOptions } from 'node:tls';
 import { SMTPServer } from 'smtp-server';
 import * as library from 'smtp-server/lib/smtp-connection.js';
-import { onePass } from '../../concurrency.js';
+import { turns } from '../../turns.js';
 import { connectionShares } from '../../net/process-limits.js';
 import type { InheritedSockets } from '../../net/inherited-sockets.js';
 import { normalAddress } from '../../net/ip-address.js';
@@ -436,7 +436,7 @@ export class ListeningSocket {
   }
 
   #opened(socket: Socket): void {
-    onePass.accepted();
+    turns.accepted();
     if (this.#accept !== undefined) {
       this.#accept(socket);
       return;

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { TLSSocket, type TLSSocketOptions } from 'node:tls';
-import { onePass } from '../../concurrency.js';
 import { hasChunk } from '../protocol/command.js';
 import { replies, type WireReply } from '../protocol/replies.js';
+import { type ClientPath, turns } from '../../turns.js';
 
 /** Unread bytes at which the socket is paused. */
 const maxAhead = 64 * 1024;
@@ -10,8 +10,8 @@ const maxAhead = 64 * 1024;
 const maxIgnored = 32 * 1024 * 1024;
 
 interface WireEvents {
-  /** New input, end of the input, or a drained output. */
-  moved(): void;
+  /** The turn of the client: there is new input, its end, or a drained output, or it was asked for. */
+  turn(): void;
   received(bytes: number): void;
   failed(error: Error): void;
   /** Called once. */
@@ -27,19 +27,21 @@ interface TlsFacts {
 export class Wire {
   readonly input: InputBuffer = new InputBuffer();
   readonly #events: WireEvents;
+  readonly #client: ClientPath;
   readonly #writer = new ReplyWriter();
   #socket: Socket;
   #paused = false;
   #clientEnded = false;
   #finishing = false;
   #closed = false;
-  /** For the next pass over all connections. */
-  #isListed = false;
+  /** It waits for its turn. */
+  #isInLine = false;
   #ignored = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(socket: Socket, events: WireEvents) {
+  constructor(socket: Socket, client: ClientPath, events: WireEvents) {
     this.#socket = socket;
+    this.#client = client;
     this.#events = events;
     socket.setNoDelay(true);
     socket.on('error', this.#onError);
@@ -63,7 +65,7 @@ export class Wire {
 
   /** Waits before the greeting: one turn of the event loop reveals bytes that came with the connection. */
   listenFirst(delayMs: number, then: () => void): void {
-    if (delayMs === 0) onePass.add(then);
+    if (delayMs === 0) turns.add(this.#client, then);
     else this.#timer = setTimeout(then, delayMs);
   }
 
@@ -74,12 +76,26 @@ export class Wire {
   /** Writes all pending replies, and pauses input of a client that is far ahead of its replies. */
   flush(): void {
     this.#writer.flush(this.#socket);
-    const ahead = this.input.length > (this.#writer.blocked ? 0 : maxAhead);
-    const pause = ahead && !this.#finishing;
+    this.#pause(this.input.length >= (this.#writer.blocked ? 1 : maxAhead));
+  }
+
+  #pause(isAhead: boolean): void {
+    const pause = isAhead && !this.#finishing;
     if (pause === this.#paused) return;
     this.#paused = pause;
     if (pause) this.#socket.pause();
     else this.#socket.resume();
+  }
+
+  /** There is more to do than a turn allows, or something new. */
+  askForTurn(): void {
+    if (this.#isInLine) return;
+    this.#isInLine = true;
+    turns.add(this.#client, this.#takeTurn);
+  }
+
+  get isInLine(): boolean {
+    return this.#isInLine;
   }
 
   /** Replies of the same turn of the event loop are joined. */
@@ -154,26 +170,23 @@ export class Wire {
       return;
     }
     this.input.add(chunk);
-    if (this.input.length >= maxAhead) this.#events.moved();
-    else if (!this.#isListed) {
-      this.#isListed = true;
-      onePass.add(this.#readInput);
-    }
+    if (this.input.length >= maxAhead) this.#pause(true);
+    this.askForTurn();
   };
 
-  readonly #readInput = (): void => {
-    this.#isListed = false;
-    if (!this.#closed) this.#events.moved();
+  readonly #takeTurn = (): void => {
+    this.#isInLine = false;
+    if (!this.#closed) this.#events.turn();
   };
 
   readonly #onEnd = (): void => {
     this.#clientEnded = true;
-    this.#events.moved();
+    this.askForTurn();
   };
 
   readonly #onDrain = (): void => {
     this.#writer.drained();
-    this.#events.moved();
+    this.askForTurn();
   };
 
   readonly #onError = (error: Error): void => this.#events.failed(error);

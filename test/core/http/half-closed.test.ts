@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
-import { onePass } from '../../../core/concurrency.js';
+import { turns } from '../../../core/turns.js';
 import { openShell } from './opened-shell.js';
 import { statusOf } from './raw-exchange.js';
 
@@ -11,7 +11,7 @@ test('clients that end their side with the request are answered, also while othe
   t.after(() => opened.close());
   let isOver = false;
   const others = (): void => {
-    onePass.accepted();
+    turns.accepted();
     if (!isOver) setImmediate(others);
   };
   others();

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FairQueue } from '../../../core/auth/fair-queue.js';
-import { isProblem } from '../../../core/problem.js';
+import { FairQueue } from '../../core/fair-queue.js';
+import { isProblem } from '../../core/problem.js';
 
-const options = { concurrency: 1, maxWaitingPerClient: 3, maxWaiting: 6, retryAfterSeconds: 5 };
+const options = { concurrency: 1, maxWaitingPerClient: 3, maxWaiting: 6, retryAfterSeconds: 5, detail: 'Wait.' };
 
 /** A queue whose tasks note their names and end when they are told to. */
 function noted(given = options) {

@@ -1,0 +1,101 @@
+import type { Socket } from 'node:net';
+import { clientPath, type ClientPath } from '../../turns.js';
+
+interface Entry {
+  readonly socket: Socket;
+  /** Networks from wide to narrow, at last the client. */
+  readonly names: ClientPath;
+}
+
+export interface ConnectionLimits {
+  readonly maxConnections: number;
+  readonly connectionsPerClient: number;
+}
+
+/**
+ * Open connections by client and network. When places become few, the one goes first that has waited longest for its
+ * client: for the header of a request, else for the rest of a body.
+ */
+export class ConnectionTable {
+  readonly #counts = new Map<string, number>();
+  readonly #entries = new Map<string, Entry>();
+  /** Keys of those without a whole header, then of those without a whole body; the oldest first. */
+  readonly #waiting = { header: new Set<string>(), body: new Set<string>() };
+
+  get count(): number {
+    return this.#entries.size;
+  }
+
+  /**
+   * Takes a connection in, and ends another one for it where needed. A network may have half of all (IPv4 /16, IPv6 /32),
+   * a quarter (/24, /48), an eighth (/56). False when there is no place for it: then it is the caller who ends it.
+   */
+  admit(socket: Socket, { maxConnections, connectionsPerClient }: ConnectionLimits, isExempt: boolean): boolean {
+    const names = clientPath(socket.remoteAddress ?? '');
+    if (!isExempt) {
+      for (const [level, name] of names.entries()) {
+        const isClient = level === names.length - 1;
+        const limit = isClient ? 0 : Math.floor(maxConnections / 2 ** (level + 1));
+        if ((this.#counts.get(name) ?? 0) < Math.max(connectionsPerClient, limit)) continue;
+        if (isClient || !this.#endOne(name)) return false;
+      }
+    }
+    if (this.count >= maxConnections && !this.#endOne()) return false;
+    this.#add(socket, names);
+    return true;
+  }
+
+  /** A request of the connection has come as far as its header, or is whole. */
+  hasHeader(socket: Socket, isWhole: boolean): void {
+    const key = keyOf(socket);
+    this.#waiting.header.delete(key);
+    if (isWhole) this.#waiting.body.delete(key);
+    else if (this.#entries.has(key)) this.#waiting.body.add(key);
+  }
+
+  /** The connection waits for its next request. */
+  isIdle(socket: Socket): void {
+    const key = keyOf(socket);
+    this.#waiting.body.delete(key);
+    if (this.#entries.has(key)) this.#waiting.header.add(key);
+  }
+
+  #add(socket: Socket, names: ClientPath): void {
+    const key = keyOf(socket);
+    this.#entries.set(key, { socket, names });
+    this.#waiting.header.add(key);
+    for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
+    socket.once('close', () => this.#forget(key));
+  }
+
+  /** Of that network, if one is named. False when none waits for its client. */
+  #endOne(name?: string): boolean {
+    for (const keys of [this.#waiting.header, this.#waiting.body]) {
+      for (const key of keys) {
+        const entry = this.#entries.get(key);
+        if (entry === undefined || (name !== undefined && !entry.names.includes(name))) continue;
+        entry.socket.destroy();
+        this.#forget(key);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  #forget(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    this.#entries.delete(key);
+    this.#waiting.header.delete(key);
+    this.#waiting.body.delete(key);
+    for (const name of entry.names) {
+      const others = (this.#counts.get(name) ?? 1) - 1;
+      if (others > 0) this.#counts.set(name, others);
+      else this.#counts.delete(name);
+    }
+  }
+}
+
+/** The same for a socket and for the TLS on it. */
+const keyOf = ({ remoteAddress, remotePort, localPort }: Socket): string =>
+  `${remoteAddress} ${remotePort} ${localPort}`;

@@ -1,0 +1,161 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { type ClientPath, turnMs, turns } from '../../turns.js';
+
+const headerEnd = '\r\n\r\n';
+const nothing: Buffer = Buffer.alloc(0);
+/** Bytes of a body without Content-Length that are read at a time: what lies behind its end may be further requests. */
+const chunkedSlice = 4096;
+
+type Listener = (...args: readonly unknown[]) => void;
+
+export interface ConnectionEvents {
+  /** Node reads the end of the input; `mayAnswer` while a request that came before it has no answer. */
+  ends(end: () => void, mayAnswer: boolean): void;
+}
+
+/**
+ * Hands the input of a connection to the parser of Node.js, which would begin all requests that lie in it at once: here
+ * one after the other, each when the one before it is answered, in turns with other clients. Meanwhile the socket is
+ * paused, and what its client sends stays with its system (RFC 9112 §9.3.2 demands no more than the order).
+ */
+export class HttpConnection {
+  readonly #socket: Socket;
+  readonly #client: ClientPath;
+  readonly #events: ConnectionEvents;
+  readonly #parse: Listener;
+  readonly #end: Listener;
+  #input = nothing;
+  #hasEnded = false;
+  /** A request had come before the end, and had not begun. */
+  #mayAnswer = false;
+  /** The request during which the socket began to be read again: an end that follows may have come before it. */
+  #resumedAt: IncomingMessage | undefined;
+  #isInLine = false;
+  #isPaused = false;
+  /** The last request. */
+  #request: IncomingMessage | undefined;
+  #isAnswering = false;
+  /** What is left of its body by its Content-Length; undefined without one. */
+  #bodyLeft: number | undefined;
+
+  /**
+   * @param before listeners of the socket before Node.js has added its own: `dataAndEnd`
+   * @throws Error when this release of Node.js reads its sockets in another way
+   */
+  constructor(socket: Socket, client: ClientPath, before: readonly unknown[], events: ConnectionEvents) {
+    this.#socket = socket;
+    this.#client = client;
+    this.#events = events;
+    this.#parse = listenerOfNode(socket, 'data', before);
+    this.#end = listenerOfNode(socket, 'end', before);
+    socket.off('data', this.#parse).off('end', this.#end);
+    socket.on('data', this.#onData).on('end', this.#onEnd);
+  }
+
+  /** To call for each request that the parser has read. */
+  answering(request: IncomingMessage, response: ServerResponse): void {
+    const length = request.headers['content-length'];
+    this.#request = request;
+    this.#isAnswering = true;
+    this.#bodyLeft = length === undefined ? undefined : Number(length);
+    response.once('close', () => {
+      this.#isAnswering = false;
+      if (this.#input.length > 0 || this.#hasEnded) this.#askForTurn();
+      else this.#pause(false);
+    });
+  }
+
+  /** A whole request is being answered. */
+  get isWorking(): boolean {
+    return this.#isAnswering && this.#request?.complete === true;
+  }
+
+  /** The header of a request has been read, and its answer has not ended. */
+  get isAnswering(): boolean {
+    return this.#isAnswering;
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
+    if (this.isWorking) this.#pause(true);
+    else this.#askForTurn();
+  };
+
+  readonly #onEnd = (): void => {
+    this.#hasEnded = true;
+    this.#mayAnswer = this.#input.length > 0 || (this.#isAnswering && this.#resumedAt === this.#request);
+    this.#askForTurn();
+  };
+
+  #askForTurn(): void {
+    if (this.#isInLine) return;
+    this.#isInLine = true;
+    turns.add(this.#client, this.takeTurn);
+  }
+
+  /** Reads what there is, for 2 ms at most. */
+  readonly takeTurn = (): void => {
+    this.#isInLine = false;
+    const endsAt = performance.now() + turnMs;
+    while (this.#input.length > 0 && !this.isWorking) {
+      if (this.#socket.destroyed || this.#socket.writableEnded) return this.#drop();
+      const length = this.#nextLength();
+      const part = length < this.#input.length ? this.#input.subarray(0, length) : this.#input;
+      this.#input = length < this.#input.length ? this.#input.subarray(length) : nothing;
+      if (this.#bodyLeft !== undefined) this.#bodyLeft -= part.length;
+      this.#parse.call(this.#socket, part);
+      if (performance.now() >= endsAt) break;
+    }
+    if (this.#input.length > 0) {
+      this.#pause(true);
+      if (!this.isWorking) this.#askForTurn();
+    } else {
+      this.#pause(false);
+      if (this.#hasEnded) this.#tellEnd();
+    }
+  };
+
+  #tellEnd(): void {
+    this.#hasEnded = false;
+    this.#events.ends(() => this.#end.call(this.#socket), this.#mayAnswer && this.#isAnswering);
+  }
+
+  /** Of the present body, or to the end of the next header. */
+  #nextLength(): number {
+    if (this.#request?.complete === false) return Math.max(1, this.#bodyLeft ?? chunkedSlice);
+    this.#bodyLeft = undefined;
+    const end = this.#input.indexOf(headerEnd);
+    return end < 0 ? this.#input.length : end + headerEnd.length;
+  }
+
+  #drop(): void {
+    this.#input = nothing;
+    this.#pause(false);
+  }
+
+  #pause(isPaused: boolean): void {
+    if (isPaused === this.#isPaused) return;
+    this.#isPaused = isPaused;
+    if (isPaused) this.#socket.pause();
+    else {
+      this.#resumedAt = this.#request;
+      this.#socket.resume();
+    }
+  }
+}
+
+/** What may be among the listeners of a socket before Node.js reads HTTP from it. */
+export const dataAndEnd = (socket: Socket): readonly unknown[] => [
+  ...socket.listeners('data'),
+  ...socket.listeners('end'),
+];
+
+function listenerOfNode(socket: Socket, event: 'data' | 'end', before: readonly unknown[]): Listener {
+  const [listener, ...others] = socket.listeners(event).filter((one) => !before.includes(one));
+  if (listener === undefined || others.length > 0) {
+    throw new Error(`this release of Node.js has ${others.length + Number(listener !== undefined)} listeners for ${event}`);
+  }
+  return listener as Listener;
+}
