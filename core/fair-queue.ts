@@ -56,18 +56,18 @@ export class FairQueue {
   }
 
   /**
-   * Resolves when a task may start, which then must `leave`; undefined when it may at once. With the signal it waits no
-   * more.
+   * Resolves when a task may start, which then must `leave`; undefined when it may at once. When the signal, which is
+   * asked for only where it must wait, aborts, it waits no more.
    *
    * @throws Problem as `run`, also when the signal aborts
    */
-  enter(path: TaskPath, signal?: AbortSignal): Promise<void> | undefined {
+  enter(path: TaskPath, signal?: () => AbortSignal): Promise<void> | undefined {
     if (this.#running < this.#options.concurrency && path.every(this.#hasRoom)) {
       this.#count(path, 1);
       return undefined;
     }
     this.#makeRoom(path);
-    return new Promise<void>((resolve, reject) => this.#wait(path, signal, resolve, () => reject(this.#refusal())));
+    return new Promise<void>((resolve, reject) => this.#wait(path, signal?.(), resolve, () => reject(this.#refusal())));
   }
 
   leave(path: TaskPath): void {
@@ -114,8 +114,9 @@ export class FairQueue {
       if (this.#waiting.remove(path, waiter)) waiter.refuse();
     };
     const timer = maxWaitMs === undefined ? undefined : setTimeout(giveUp, maxWaitMs);
-    signal?.addEventListener('abort', giveUp);
     this.#waiting.add(path, waiter);
+    if (signal?.aborted === true) giveUp();
+    else signal?.addEventListener('abort', giveUp);
   }
 
   #refusal(): Error {

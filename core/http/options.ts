@@ -90,7 +90,9 @@ const HttpLimits = z.strictObject({
     .min(1)
     .max(100_000)
     .default(100)
-    .describe('Open connections of one client address (IPv6: /64); its networks may have an eighth (/56), a quarter (/24, /48) and half (/16, /32) of maxConnections, if that is more. Loopback and trusted proxies have no such limit.'),
+    .describe(
+      'Open connections of one client address (IPv6: /64); its networks may have an eighth (/56), a quarter (/24, /48) and half (/16, /32) of maxConnections, if that is more. Loopback and trusted proxies have no such limit.',
+    ),
   headersSeconds: seconds(15).describe('Time for the header section of a request.'),
   requestSeconds: seconds(120, 2).describe('Time for a whole request with its body.'),
   keepAliveSeconds: seconds(30).describe('How long an idle connection is kept.'),

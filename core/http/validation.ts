@@ -35,10 +35,19 @@ function placeOf(issue: Issue, pointers: 'names' | 'json'): InvalidPlace {
   return { pointer, message: issue.message };
 }
 
+/** Names of unknown fields in a message. */
+const maxNamedFields = 5;
+
+function tooManyKeys(keys: readonly string[]): string {
+  const names = keys.slice(0, maxNamedFields).map((name) => JSON.stringify(name.slice(0, 100)));
+  return `Unrecognized keys: ${names.join(', ')} and ${keys.length - maxNamedFields} more`;
+}
+
 /** For common mistakes in forms; undefined keeps the message of the schema. */
 const plainMessage: z.core.$ZodErrorMap = (issue) => {
   if (issue.code === 'invalid_type' && issue.input === undefined) return 'is required';
   if (issue.code === 'invalid_type' && ['number', 'int'].includes(issue.expected)) return 'must be a number';
+  if (issue.code === 'unrecognized_keys' && issue.keys.length > maxNamedFields) return tooManyKeys(issue.keys);
   if (issue.code === 'too_small' && issue.origin === 'string' && issue.minimum === 1) return 'must not be empty';
   if (issue.code === 'too_big' && issue.origin === 'string') return `may have ${issue.maximum} characters at most`;
   return undefined;

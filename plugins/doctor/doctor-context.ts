@@ -7,7 +7,6 @@ import type { Finding, FindingGroup } from '../../core/contracts/doctor-check.js
 import { faultCode } from '../../core/disk/fault.js';
 import { type LockInfo, readLock } from '../../core/disk/lock.js';
 import type { Resolver } from '../../core/dns/resolver.js';
-import type { HealthState } from '../../core/contracts/health.js';
 
 const RelayOptions = z.object({ resolver: z.object({ servers: z.array(z.string()).optional() }) });
 
@@ -31,11 +30,18 @@ export type OwnerState =
       readonly health: SeenHealth;
     };
 
-interface SeenHealth {
-  readonly components: Readonly<
-    Record<string, { readonly status: HealthState; readonly why: string | null; readonly since: string }>
-  >;
-}
+const Health = z.object({
+  components: z.record(
+    z.string(),
+    z.object({
+      status: z.enum(['up', 'degraded', 'down']),
+      why: z.string().nullable(),
+      since: z.string(),
+      figures: z.record(z.string(), z.number()).optional(),
+    }),
+  ),
+});
+type SeenHealth = z.output<typeof Health>;
 
 /** Input of every check. */
 export interface DoctorContext {
@@ -60,13 +66,6 @@ export const ownerLock = ({ owner }: Pick<DoctorContext, 'owner'>): LockInfo | u
 
 /** Time limit for an answer of a running server. */
 const timeoutMs = 3000;
-
-const Health = z.object({
-  components: z.record(
-    z.string(),
-    z.object({ status: z.enum(['up', 'degraded', 'down']), why: z.string().nullable(), since: z.string() }),
-  ),
-});
 
 /** Who owns the data folder, and whether it answers. */
 export async function lookAtOwner(data: string, clock: Clock): Promise<OwnerState> {

@@ -15,6 +15,7 @@ export const serverChecks: readonly CoreCheck[] = [
   { group: 'Server', name: 'server', run: server },
   { group: 'Server', name: 'stalls', run: stalls },
   { group: 'Server', name: 'health', run: health },
+  { group: 'Server', name: 'proxies', run: proxies },
   { group: 'Server', name: 'log', run: log },
 ];
 
@@ -108,6 +109,19 @@ function health({ owner }: DoctorContext): readonly Finding[] {
     const todo = 'See /health/extended and the log of the server.';
     return status === 'down' ? trouble(is, todo) : advice(is, todo);
   });
+}
+
+/** A server behind such a proxy cannot tell its clients apart. */
+function proxies({ owner }: DoctorContext): readonly Finding[] {
+  if (owner.state !== 'answers') return [];
+  const { unnamedProxyRequestsTotal: requests = 0 } = owner.health.components['http']?.figures ?? {};
+  if (requests === 0) return [];
+  return [
+    advice(
+      `A proxy on this machine passes on requests, but http.trustedProxies does not name it: all its clients count as one (${requests} requests since the start).`,
+      'Add the address of the proxy, for example http: { trustedProxies: ["127.0.0.1"] }.',
+    ),
+  ];
 }
 
 async function log({ configuration }: DoctorContext): Promise<readonly Finding[]> {

@@ -36,7 +36,8 @@ export class HttpConnection {
   #isPaused = false;
   /** The last request. */
   #request: IncomingMessage | undefined;
-  #isAnswering = false;
+  /** Requests without a whole answer: more than one where a header came in pieces. */
+  #unanswered = 0;
   /** What is left of its body by its Content-Length; undefined without one. */
   #bodyLeft: number | undefined;
 
@@ -58,48 +59,50 @@ export class HttpConnection {
   answering(request: IncomingMessage, response: ServerResponse): void {
     const length = request.headers['content-length'];
     this.#request = request;
-    this.#isAnswering = true;
+    this.#unanswered += 1;
     this.#bodyLeft = length === undefined ? undefined : Number(length);
     response.once('close', () => {
-      this.#isAnswering = false;
+      this.#unanswered -= 1;
       if (this.#input.length > 0 || this.#hasEnded) this.#askForTurn();
       else this.#pause(false);
     });
   }
 
   /** A whole request is being answered. */
-  get isWorking(): boolean {
-    return this.#isAnswering && this.#request?.complete === true;
-  }
-
-  /** The header of a request has been read, and its answer has not ended. */
-  get isAnswering(): boolean {
-    return this.#isAnswering;
+  get #isWorking(): boolean {
+    return this.#unanswered > 0 && this.#request?.complete === true;
   }
 
   readonly #onData = (chunk: Buffer): void => {
     this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
-    if (this.isWorking) this.#pause(true);
+    if (this.#isWorking) this.#pause(true);
     else this.#askForTurn();
   };
 
   readonly #onEnd = (): void => {
     this.#hasEnded = true;
-    this.#mayAnswer = this.#input.length > 0 || (this.#isAnswering && this.#resumedAt === this.#request);
+    this.#mayAnswer = this.#input.length > 0 || (this.#unanswered > 0 && this.#resumedAt === this.#request);
     this.#askForTurn();
   };
 
   #askForTurn(): void {
     if (this.#isInLine) return;
     this.#isInLine = true;
-    turns.add(this.#client, this.takeTurn);
+    turns.add(this.#client, this.#takeTurn);
   }
 
-  /** Reads what there is, for 2 ms at most. */
-  readonly takeTurn = (): void => {
+  readonly #takeTurn = (): void => {
     this.#isInLine = false;
-    const endsAt = performance.now() + turnMs;
-    while (this.#input.length > 0 && !this.isWorking) {
+    this.#read(performance.now() + turnMs);
+  };
+
+  /** Reads the request that has come, without its turn. */
+  readNow(): void {
+    this.#read(Infinity);
+  }
+
+  #read(endsAt: number): void {
+    while (this.#input.length > 0 && !this.#isWorking) {
       if (this.#socket.destroyed || this.#socket.writableEnded) return this.#drop();
       const length = this.#nextLength();
       const part = length < this.#input.length ? this.#input.subarray(0, length) : this.#input;
@@ -110,16 +113,16 @@ export class HttpConnection {
     }
     if (this.#input.length > 0) {
       this.#pause(true);
-      if (!this.isWorking) this.#askForTurn();
+      if (!this.#isWorking) this.#askForTurn();
     } else {
       this.#pause(false);
       if (this.#hasEnded) this.#tellEnd();
     }
-  };
+  }
 
   #tellEnd(): void {
     this.#hasEnded = false;
-    this.#events.ends(() => this.#end.call(this.#socket), this.#mayAnswer && this.#isAnswering);
+    this.#events.ends(() => this.#end.call(this.#socket), this.#mayAnswer && this.#unanswered > 0);
   }
 
   /** Of the present body, or to the end of the next header. */
@@ -155,7 +158,9 @@ export const dataAndEnd = (socket: Socket): readonly unknown[] => [
 function listenerOfNode(socket: Socket, event: 'data' | 'end', before: readonly unknown[]): Listener {
   const [listener, ...others] = socket.listeners(event).filter((one) => !before.includes(one));
   if (listener === undefined || others.length > 0) {
-    throw new Error(`this release of Node.js has ${others.length + Number(listener !== undefined)} listeners for ${event}`);
+    throw new Error(
+      `this release of Node.js has ${others.length + Number(listener !== undefined)} listeners for ${event}`,
+    );
   }
   return listener as Listener;
 }

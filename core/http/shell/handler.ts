@@ -11,7 +11,9 @@ import {
 } from '../response.js';
 import type { HandlerInput, Response } from '../endpoint.js';
 import type { Context, ExchangeState, Next, Middleware } from '../exchange.js';
+import { clientPath, turns } from '../../turns.js';
 import type { Notices, Pages } from '../pages.js';
+import type { ClientPlaces } from './client-places.js';
 
 /** A form of an endpoint with a question gets the confirmation page first. */
 export function confirmation(pages: Pages): Middleware {
@@ -25,10 +27,10 @@ export function confirmation(pages: Pages): Middleware {
   };
 }
 
-/** Calls the handler of the endpoint and writes what it returns. */
-export function handler(pages: Pages, notices: Notices): Middleware {
+/** Calls the handler of the endpoint and writes what it returns; a page when it is the client's turn. */
+export function handler(pages: Pages, notices: Notices, places: ClientPlaces): Middleware {
   return async function handle(ctx: Context) {
-    const { exchange, matched, input } = ctx.state;
+    const { exchange, matched, input, representation } = ctx.state;
     const { endpoint, mark } = matched.route;
     if (input.request.ifMatch !== undefined) await refuseOldTag(ctx.state);
     const result = await runAs(mark, () => endpoint.handle(input));
@@ -36,6 +38,8 @@ export function handler(pages: Pages, notices: Notices): Middleware {
     exchange.audit = response.audit;
     exchange.asked = endpoint.changes === false || isQuestion(response) || isDryRun(input);
     const pageModel = () => endpoint.page?.(response.model, input) ?? asObject(response.model);
+    await places.takeTransfer(ctx, response);
+    if (representation === 'html') await turns.wait(clientPath(exchange.remoteAddress));
     await writeResponse(ctx, response, pageModel, { pages, notices });
   };
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import {
   createDocument,
@@ -255,6 +256,7 @@ export function docsEndpoints(
   document: () => object,
   describe: () => readonly EndpointDescription[],
 ): readonly AnyEndpoint[] {
+  let shown: { document: object; endpoints: readonly EndpointDescription[]; model: object } | undefined;
   return [
     defineEndpoint({
       method: 'GET',
@@ -263,7 +265,7 @@ export function docsEndpoints(
       group: 'Service',
       access: 'read',
       answer: z.looseObject({ openapi: z.string() }),
-      handle: () => respond({ model: document() }),
+      handle: () => respond({ model: document(), etag: tagOf(document()) }),
     }),
     defineEndpoint({
       method: 'GET',
@@ -273,14 +275,30 @@ export function docsEndpoints(
       access: 'read',
       view: 'docs.njk',
       produces: ['html'],
-      handle: () => ({
-        groups: groupsOf(
-          describe().filter(({ hidden }) => !hidden),
-          document(),
-        ),
-      }),
+      handle: () => {
+        const [current, endpoints] = [document(), describe()];
+        if (shown?.document !== current || shown.endpoints !== endpoints) {
+          const groups = groupsOf(
+            endpoints.filter(({ hidden }) => !hidden),
+            current,
+          );
+          shown = { document: current, endpoints, model: { groups } };
+        }
+        return respond({ model: shown.model, etag: tagOf(current) });
+      },
     }),
   ];
+}
+
+const tags = new WeakMap<object, string>();
+
+/** The entity tag of a document, which is made once. */
+function tagOf(document: object): string {
+  const remembered = tags.get(document);
+  if (remembered !== undefined) return remembered;
+  const tag = createHash('sha256').update(JSON.stringify(document)).digest('base64url').slice(0, 22);
+  tags.set(document, tag);
+  return tag;
 }
 
 function groupsOf(endpoints: readonly EndpointDescription[], document: object) {

@@ -109,7 +109,7 @@ export class HttpServer {
   #lookOnceMore(error: NodeJS.ErrnoException, socket: Duplex): void {
     this.#late.set(socket, undefined);
     setImmediate(() => {
-      this.#connections.get(socket)?.takeTurn();
+      this.#connections.get(socket)?.readNow();
       const isComplete = this.#late.get(socket)?.complete === true;
       this.#late.delete(socket);
       if (!isComplete) answerBrokenRequest(error, socket);

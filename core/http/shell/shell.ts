@@ -18,6 +18,7 @@ import { AccessControl, AccessRules, holds } from '../access.js';
 import { accessLog, beginExchange } from './access-log.js';
 import type { Accounts } from '../accounts.js';
 import { Assets } from './assets.js';
+import { ClientPlaces } from './client-places.js';
 import { AuditFile, auditTrail, type AuditSink } from './audit.js';
 import { compression, securityHeaders } from '../response-headers.js';
 import {
@@ -140,6 +141,7 @@ class Shell implements HttpShell {
   readonly #koa = Object.assign(new Koa<ExchangeState>(), { compose: linked });
   readonly #listener: RequestListener;
   readonly #server: HttpServer;
+  readonly #places = new ClientPlaces();
   readonly #mounted = new Set<readonly Route[]>();
   #table = new RouteTable([]);
   /** Number of changes of routes and rules. */
@@ -314,6 +316,7 @@ class Shell implements HttpShell {
     const { validTo } = this.#tlsMaterialInForce ?? {};
     return {
       ...this.#server.figures(),
+      unnamedProxyRequestsTotal: this.#places.ofUnnamedProxies,
       ...(validTo !== undefined && { certificateDays: Math.floor((validTo - this.#input.clock.now()) / dayMs) }),
     };
   }
@@ -386,6 +389,7 @@ class Shell implements HttpShell {
     app.use(routing.findPath);
     app.use(routing.matchMethod);
     app.use(routing.checkAccess);
+    app.use(this.#places.takePlace);
     app.use(routing.explainNotFound);
     app.use(forwarding({ otherNodes: () => this.#input.otherNodes?.(), access }));
     app.use(negotiation());
@@ -395,7 +399,7 @@ class Shell implements HttpShell {
     app.use(refusedForms.showAgain);
     app.use(bodyValidator());
     app.use(confirmation(pages));
-    app.use(handler(pages, notices));
+    app.use(handler(pages, notices, this.#places));
     this.#koa.on('error', (error: unknown) => logTransport(log, error));
   }
 

@@ -414,7 +414,7 @@ describe('commands', () => {
   });
 
   it('a client that does not read its replies is not read from', async (test) => {
-    const engine = await TestEngine.start(test);
+    const engine = await TestEngine.start(test, { settings: { limits: { commandsWithoutMessage: 1_000_000 } } });
     const client = await engine.greeted();
     client.socket.pause();
     const lines = 400_000;
