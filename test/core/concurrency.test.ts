@@ -112,4 +112,3 @@ test('a bounded map keeps the order and the width', async () => {
   });
   assert.deepEqual([doubled, most], [[10, 2, 6, 4], 2]);
 });
-

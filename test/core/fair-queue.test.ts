@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { FairQueue } from '../../core/fair-queue.js';
+import { FairQueue, type FairQueueOptions } from '../../core/fair-queue.js';
 import { isProblem } from '../../core/problem.js';
 
 const options = { concurrency: 1, maxWaitingPerClient: 3, maxWaiting: 6, retryAfterSeconds: 5, detail: 'Wait.' };
 
 /** A queue whose tasks note their names and end when they are told to. */
-function noted(given = options) {
+function noted(given: FairQueueOptions = options) {
   const queue = new FairQueue(given);
   const order: string[] = [];
   const ends: (() => void)[] = [];
@@ -102,4 +102,30 @@ test('a full protocol does not affect the other', async () => {
   await finish();
   await Promise.all(all);
   assert.equal(order.length, 13);
+});
+
+test('a name has no more tasks at once than its limit; what waits begins when one of them ends', async () => {
+  const limit = (_: string, level: number): number => [Infinity, 3, 2][level] ?? Infinity;
+  const { order, add, finish } = noted({ ...options, concurrency: 100, limit });
+  const all = ['1', '2', '3', '4'].map((name) => add('http', 'a/a1', `first${name}`));
+  all.push(add('http', 'a/a2', 'second1'), add('http', 'a/a2', 'second2'), add('http', 'b/b1', 'third'));
+  await new Promise(setImmediate);
+  assert.deepEqual(order, ['first1', 'first2', 'second1', 'third']);
+  await finish();
+  await Promise.all(all);
+  assert.deepEqual(order.slice(4).sort(), ['first3', 'first4', 'second2']);
+});
+
+test('a task that has waited too long, or whose client has gone, is refused and takes nothing', async () => {
+  const queue = new FairQueue({ ...options, maxWaitMs: 20 });
+  await queue.enter(['http', 'a']);
+  const isRefused = (error: unknown): boolean => isProblem(error) && error.problem === 'unavailable';
+  await assert.rejects(Promise.resolve(queue.enter(['http', 'b'])), isRefused);
+  const gone = new AbortController();
+  const waiting = Promise.resolve(queue.enter(['http', 'c'], () => gone.signal));
+  gone.abort();
+  await assert.rejects(waiting, isRefused);
+  assert.equal(queue.idle, true);
+  queue.leave(['http', 'a']);
+  assert.equal(queue.enter(['http', 'd']), undefined);
 });
