@@ -210,7 +210,10 @@ test('when places become few, those go first that have sent no whole header for 
   const closed: Socket[] = [];
   for (let n = 0; n < 60; n += 1) {
     const socket = connect({ port: opened.port, host: '127.0.0.1', localAddress: `127.0.${n % 2}.${1 + n}` });
-    socket.on('error', () => undefined).on('close', () => closed.push(socket));
+    socket
+      .on('error', () => undefined)
+      .on('close', () => closed.push(socket))
+      .resume();
     await once(socket, 'connect');
     const isBody = n < 2;
     socket.write(
