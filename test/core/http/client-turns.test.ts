@@ -217,7 +217,9 @@ test('when places become few, those go first that have sent no whole header for 
     await once(socket, 'connect');
     const isBody = n < 2;
     socket.write(
-      isBody ? 'POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nx' : 'GET / HTTP/1.1\r\nHo',
+      isBody
+        ? 'POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 900\r\n\r\nx'
+        : 'GET / HTTP/1.1\r\nHo',
     );
     if (n % 10 === 9) await pause(20);
     dripped.push(socket);
