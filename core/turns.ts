@@ -12,7 +12,10 @@ const paths = new LRUCache<string, ClientPath>({ max: 10_000 });
 export function clientPath(address: string): ClientPath {
   const remembered = paths.get(address);
   if (remembered !== undefined) return remembered;
-  const path = [...new Set(clientNetworks(address))];
+  const networks = clientNetworks(address);
+  const client = networks.at(-1);
+  // The narrowest network of an IPv4 address is the address.
+  const path = [...new Set(networks.filter((name) => name !== `${client}/32`))];
   paths.set(address, path);
   return path;
 }

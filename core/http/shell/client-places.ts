@@ -4,7 +4,7 @@ import { clientPath, turns } from '../../turns.js';
 import { hasBody } from '../body.js';
 import type { Response } from '../endpoint.js';
 import type { Context, Middleware, Next } from '../exchange.js';
-import { isLoopback, plainAddress } from '../request-checks.js';
+import { isLoopback } from '../request-checks.js';
 
 /** Work of one client at a time. A network may do more: it may be that of many. */
 interface PlaceLimits {
@@ -22,6 +22,8 @@ const ofUnnamedProxy = 64;
 const unnamedProxy = 'proxy';
 const maxWaitMs = 10_000;
 
+type Leave = () => void;
+
 /** The places of one kind of work, by address and by account. */
 class Places {
   readonly #addresses: FairQueue;
@@ -30,7 +32,7 @@ class Places {
   constructor({ client, wide, widest }: PlaceLimits, detail: string) {
     const options = { concurrency: Infinity, maxWaiting: Infinity, maxWaitingPerClient: Infinity };
     const refusal = { maxWaitMs, retryAfterSeconds: 5, detail };
-    const ofLevel = [Infinity, widest, wide, wide];
+    const ofLevel = [Infinity, widest, wide];
     this.#addresses = new FairQueue({
       ...options,
       ...refusal,
@@ -44,23 +46,32 @@ class Places {
    *
    * @throws Problem `unavailable` after 10 s without a place, or when the client has gone
    */
-  async take(ctx: Context): Promise<() => void> {
+  take(ctx: Context): Leave | Promise<Leave> {
     const { account } = ctx.state.exchange;
     const address = addressPath(ctx);
-    await this.#addresses.enter(address, gone(ctx));
-    const leaveAddress = (): void => this.#addresses.leave(address);
-    if (account === null) return leaveAddress;
+    const leave = (): void => this.#addresses.leave(address);
+    const wait = this.#addresses.enter(address, gone(ctx));
+    if (account === null) return wait === undefined ? leave : wait.then(() => leave);
     const name: TaskPath = ['account', account.username];
-    try {
-      await this.#accounts.enter(name, gone(ctx));
-    } catch (error) {
-      leaveAddress();
-      throw error;
-    }
-    return () => {
+    return wait === undefined
+      ? this.#takeOfAccount(ctx, name, leave)
+      : wait.then(() => this.#takeOfAccount(ctx, name, leave));
+  }
+
+  #takeOfAccount(ctx: Context, name: TaskPath, leaveAddress: Leave): Leave | Promise<Leave> {
+    const leave = (): void => {
       this.#accounts.leave(name);
       leaveAddress();
     };
+    const wait = this.#accounts.enter(name, gone(ctx));
+    if (wait === undefined) return leave;
+    return wait.then(
+      () => leave,
+      (error: unknown) => {
+        leaveAddress();
+        throw error;
+      },
+    );
   }
 }
 
@@ -81,32 +92,43 @@ export class ClientPlaces {
     return this.#unnamedProxies;
   }
 
-  readonly takePlace: Middleware = async (ctx: Context, next: Next): Promise<void> => {
+  readonly takePlace: Middleware = (ctx: Context, next: Next): Promise<unknown> => {
     const { remoteAddress } = ctx.state.exchange;
-    if (isOfUnnamedProxy(ctx)) this.#unnamedProxies += 1;
-    // The turn in which the request was read was that of the proxy.
-    if (plainAddress(ctx.req.socket.remoteAddress ?? '') !== remoteAddress) await turns.wait(clientPath(remoteAddress));
+    const isOfProxy = isOfUnnamedProxy(ctx);
+    if (isOfProxy) this.#unnamedProxies += 1;
     const isUpload = ctx.state.matched.route.endpoint.body?.kind === 'raw' && hasBody(ctx);
-    const leave = once(await (isUpload ? this.#transfers : this.#requests).take(ctx));
-    ctx.res.once('close', leave);
-    if (ctx.res.closed) leave();
-    await next(ctx);
-    if (isStream(ctx.body)) leave();
+    const places = isUpload ? this.#transfers : this.#requests;
+    // Where the address is not that of the peer, the request was read in the turn of the proxy.
+    const isForwarded = !isOfProxy && ctx.get('X-Forwarded-For') !== '';
+    const leave = isForwarded ? turns.wait(clientPath(remoteAddress)).then(() => places.take(ctx)) : places.take(ctx);
+    return leave instanceof Promise ? leave.then((made) => goOn(ctx, next, made)) : goOn(ctx, next, leave);
   };
 
   /** To await before the answer is written. @throws Problem `unavailable` */
   async takeTransfer(ctx: Context, { stream, bytes }: Response): Promise<void> {
     if (stream === undefined && bytes === undefined) return;
     try {
-      const leave = await this.#transfers.take(ctx);
-      ctx.res.once('close', leave);
-      if (ctx.res.closed) leave();
+      leaveAtEnd(ctx, await this.#transfers.take(ctx));
     } catch (error) {
       stream?.source.destroy();
       await bytes?.source.close?.();
       throw error;
     }
   }
+}
+
+async function goOn(ctx: Context, next: Next, made: Leave): Promise<void> {
+  const leave = leaveAtEnd(ctx, made);
+  await next(ctx);
+  if (isStream(ctx.body)) leave();
+}
+
+/** At the end of the answer at the latest. */
+function leaveAtEnd({ res }: Context, leave: Leave): Leave {
+  const leaveOnce = once(leave);
+  if (res.closed) leaveOnce();
+  else res.once('close', leaveOnce);
+  return leaveOnce;
 }
 
 function addressPath(ctx: Context): TaskPath {

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import { clientPath, type ClientPath } from '../../turns.js';
 
-interface Entry {
+/** A connection that was taken in. */
+export interface ConnectionEntry {
   readonly socket: Socket;
   /** Networks from wide to narrow, at last the client. */
   readonly names: ClientPath;
@@ -18,9 +19,9 @@ export interface ConnectionLimits {
  */
 export class ConnectionTable {
   readonly #counts = new Map<string, number>();
-  readonly #entries = new Map<string, Entry>();
-  /** Keys of those without a whole header, then of those without a whole body; the oldest first. */
-  readonly #waiting = { header: new Set<string>(), body: new Set<string>() };
+  readonly #entries = new Map<string, ConnectionEntry>();
+  /** Those without a whole header, and those without a whole body; the oldest first. */
+  readonly #waiting = { header: new Set<ConnectionEntry>(), body: new Set<ConnectionEntry>() };
 
   get count(): number {
     return this.#entries.size;
@@ -45,49 +46,52 @@ export class ConnectionTable {
     return true;
   }
 
+  /** Of a socket, or of the TLS on it. */
+  find(socket: Socket): ConnectionEntry | undefined {
+    return this.#entries.get(keyOf(socket));
+  }
+
   /** A request of the connection has come as far as its header, or is whole. */
-  hasHeader(socket: Socket, isWhole: boolean): void {
-    const key = keyOf(socket);
-    this.#waiting.header.delete(key);
-    if (isWhole) this.#waiting.body.delete(key);
-    else if (this.#entries.has(key)) this.#waiting.body.add(key);
+  hasHeader(entry: ConnectionEntry, isWhole: boolean): void {
+    this.#waiting.header.delete(entry);
+    if (isWhole) this.#waiting.body.delete(entry);
+    else if (!entry.socket.destroyed) this.#waiting.body.add(entry);
   }
 
   /** The connection waits for its next request. */
-  isIdle(socket: Socket): void {
-    const key = keyOf(socket);
-    this.#waiting.body.delete(key);
-    if (this.#entries.has(key)) this.#waiting.header.add(key);
+  isIdle(entry: ConnectionEntry): void {
+    this.#waiting.body.delete(entry);
+    if (!entry.socket.destroyed) this.#waiting.header.add(entry);
   }
 
   #add(socket: Socket, names: ClientPath): void {
     const key = keyOf(socket);
-    this.#entries.set(key, { socket, names });
-    this.#waiting.header.add(key);
+    const entry = { socket, names };
+    this.#entries.set(key, entry);
+    this.#waiting.header.add(entry);
     for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
-    socket.once('close', () => this.#forget(key));
+    socket.once('close', () => this.#forget(key, entry));
   }
 
   /** Of that network, if one is named. False when none waits for its client. */
   #endOne(name?: string): boolean {
-    for (const keys of [this.#waiting.header, this.#waiting.body]) {
-      for (const key of keys) {
-        const entry = this.#entries.get(key);
-        if (entry === undefined || (name !== undefined && !entry.names.includes(name))) continue;
+    for (const entries of [this.#waiting.header, this.#waiting.body]) {
+      for (const entry of entries) {
+        if (name !== undefined && !entry.names.includes(name)) continue;
+        this.#forget(keyOf(entry.socket), entry);
         entry.socket.destroy();
-        this.#forget(key);
         return true;
       }
     }
     return false;
   }
 
-  #forget(key: string): void {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) return;
+  /** Once: the key may be that of another connection by then. */
+  #forget(key: string, entry: ConnectionEntry): void {
+    if (this.#entries.get(key) !== entry) return;
     this.#entries.delete(key);
-    this.#waiting.header.delete(key);
-    this.#waiting.body.delete(key);
+    this.#waiting.header.delete(entry);
+    this.#waiting.body.delete(entry);
     for (const name of entry.names) {
       const others = (this.#counts.get(name) ?? 1) - 1;
       if (others > 0) this.#counts.set(name, others);

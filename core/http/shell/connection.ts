@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { type ClientPath, turnMs, turns } from '../../turns.js';
 
-const headerEnd = '\r\n\r\n';
+const headerEnd = Buffer.from('\r\n\r\n');
 const nothing: Buffer = Buffer.alloc(0);
 /** Bytes of a body without Content-Length that are read at a time: what lies behind its end may be further requests. */
 const chunkedSlice = 4096;
@@ -13,6 +13,8 @@ type Listener = (...args: readonly unknown[]) => void;
 export interface ConnectionEvents {
   /** Node reads the end of the input; `mayAnswer` while a request that came before it has no answer. */
   ends(end: () => void, mayAnswer: boolean): void;
+  /** A request has been answered. */
+  answered(): void;
 }
 
 /**
@@ -63,6 +65,7 @@ export class HttpConnection {
     this.#bodyLeft = length === undefined ? undefined : Number(length);
     response.once('close', () => {
       this.#unanswered -= 1;
+      this.#events.answered();
       if (this.#input.length > 0 || this.#hasEnded) this.#askForTurn();
       else this.#pause(false);
     });

@@ -19,10 +19,10 @@ import type { Log } from '../../log/log.js';
 import { connectionShares } from '../../net/process-limits.js';
 import type { TlsMaterial } from '../../net/tls-material.js';
 import { startError } from '../../problem.js';
-import { clientPath, turns } from '../../turns.js';
+import { turns } from '../../turns.js';
 import type { HttpLimits } from '../options.js';
 import { dataAndEnd, HttpConnection } from './connection.js';
-import { ConnectionTable } from './connection-table.js';
+import { type ConnectionEntry, ConnectionTable } from './connection-table.js';
 
 /** An address, or an inherited socket. */
 export type HttpPlace =
@@ -62,7 +62,10 @@ export class HttpServer {
   readonly #isExempt: (address: string) => boolean;
   readonly #table = new ConnectionTable();
   /** By socket, that of TLS where there is TLS. */
-  readonly #connections = new WeakMap<Duplex, HttpConnection>();
+  readonly #connections = new WeakMap<
+    Duplex,
+    { readonly connection: HttpConnection; readonly entry: ConnectionEntry }
+  >();
   /** Those whose time is over, and the request that was in the socket all the same. */
   readonly #late = new Map<Duplex, IncomingMessage | undefined>();
   #limits: HttpLimits;
@@ -109,7 +112,7 @@ export class HttpServer {
   #lookOnceMore(error: NodeJS.ErrnoException, socket: Duplex): void {
     this.#late.set(socket, undefined);
     setImmediate(() => {
-      this.#connections.get(socket)?.readNow();
+      this.#connections.get(socket)?.connection.readNow();
       const isComplete = this.#late.get(socket)?.complete === true;
       this.#late.delete(socket);
       if (!isComplete) answerBrokenRequest(error, socket);
@@ -126,20 +129,27 @@ export class HttpServer {
 
   #read(server: Server | TlsServer, socket: Socket, before: readonly unknown[]): void {
     if (socket.destroyed) return;
-    const client = clientPath(socket.remoteAddress ?? '');
-    const ends = (end: () => void, mayAnswer: boolean): void => endHalf(server, end, mayAnswer);
-    this.#connections.set(socket, new HttpConnection(socket, client, before, { ends }));
+    const entry = this.#table.find(socket);
+    if (entry === undefined) {
+      socket.destroy();
+      return;
+    }
+    const connection = new HttpConnection(socket, entry.names, before, {
+      ends: (end, mayAnswer) => endHalf(server, end, mayAnswer),
+      answered: () => this.#table.isIdle(entry),
+    });
+    this.#connections.set(socket, { connection, entry });
   }
 
   /** What its connection does until the request is answered. */
   #note(request: IncomingMessage, response: ServerResponse): void {
-    const { socket } = request;
+    const opened = this.#connections.get(request.socket);
+    if (opened === undefined) return;
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
     const isWhole = length === '0' && encoding === undefined;
-    this.#connections.get(socket)?.answering(request, response);
-    this.#table.hasHeader(socket, isWhole);
-    if (!isWhole) request.once('end', () => this.#table.hasHeader(socket, true));
-    response.once('close', () => this.#table.isIdle(socket));
+    opened.connection.answering(request, response);
+    this.#table.hasHeader(opened.entry, isWhole);
+    if (!isWhole) request.once('end', () => this.#table.hasHeader(opened.entry, true));
   }
 
   figures(): Readonly<Record<string, number>> {
