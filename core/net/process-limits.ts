@@ -44,7 +44,7 @@ export interface ConnectionShares {
 export function connectionShares(openFiles = maxOpenFiles()): ConnectionShares {
   const spare = Math.max(openFiles - ownDescriptors, 16);
   const share = (part: number): number => Math.floor(spare / part);
-  return { smtp: share(2), refused: share(8), http: share(4) };
+  return { smtp: share(2), refused: share(8), http: share(8) };
 }
 
 function maxOpenFiles(): number {
