@@ -158,8 +158,7 @@ export class AccessControl {
     const { accounts, sessions } = this.#input;
     const forgetAccount = accounts.untilTakenAway(account, leave);
     const forgetSession = session && sessions().untilEnd(session, leave);
-    // One listener: the pipeline of a stream brings many, and Node warns of more than ten.
-    ctx.res.once('close', () => {
+    ctx.state.exchange.atEnd.push(() => {
       forgetAccount();
       forgetSession?.();
     });

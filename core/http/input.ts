@@ -205,7 +205,7 @@ function abortSignal(ctx: Context, access: AccessControl): AbortSignal {
   const controller = new AbortController();
   if (ctx.res.destroyed) controller.abort();
   else access.untilTakenAway(ctx, () => controller.abort());
-  ctx.res.once('close', () => {
+  ctx.state.exchange.atEnd.push(() => {
     if (!ctx.res.writableFinished) controller.abort();
   });
   return controller.signal;

@@ -40,6 +40,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
       page: undefined,
       asked: false,
       audit: undefined,
+      atEnd: [],
     };
     ctx.res.setHeader('X-Request-Id', id);
     return next(ctx);
@@ -97,6 +98,7 @@ export function accessLog(log: Log, clock: Clock, metrics: PluginContext['metric
   return function logAccess(ctx: Context, next: Next) {
     ctx.res.once('close', () => {
       const { exchange } = ctx.state;
+      for (const act of exchange.atEnd) act();
       const ms = clock.monotonic() - exchange.started;
       const method = knownMethods.has(ctx.method) ? ctx.method : 'OTHER';
       const route = exchange.route?.endpoint.path ?? (ctx.path.startsWith('/assets/') ? '/assets/*' : 'none');

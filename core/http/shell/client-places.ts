@@ -124,10 +124,10 @@ async function goOn(ctx: Context, next: Next, made: Leave): Promise<void> {
 }
 
 /** At the end of the answer at the latest. */
-function leaveAtEnd({ res }: Context, leave: Leave): Leave {
+function leaveAtEnd({ res, state }: Context, leave: Leave): Leave {
   const leaveOnce = once(leave);
   if (res.closed) leaveOnce();
-  else res.once('close', leaveOnce);
+  else state.exchange.atEnd.push(leaveOnce);
   return leaveOnce;
 }
 
@@ -143,11 +143,11 @@ function isOfUnnamedProxy(ctx: Context): boolean {
 }
 
 /** Aborts when the client has gone. */
-function gone({ res }: Context): () => AbortSignal {
+function gone({ res, state }: Context): () => AbortSignal {
   return () => {
     const controller = new AbortController();
     if (res.closed) controller.abort();
-    else res.once('close', () => controller.abort());
+    else state.exchange.atEnd.push(() => controller.abort());
     return controller.signal;
   };
 }
