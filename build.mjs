@@ -1,6 +1,6 @@
 /**
- * Builds Postern: compiles the TypeScript to dist/, puts what the command runs into the few files of dist/server/, and copies the
- * browser libraries to public/vendor/.
+ * Builds Postern: compiles the TypeScript to dist/, puts what the command runs into the few files of dist/server/, the types of
+ * the kit for plugins into dist/types/, and copies the browser libraries to public/vendor/.
  *   node build.mjs             always
  *   node build.mjs --if-stale  only when a source is newer than the last build
  *   node build.mjs --watch     builds, then compiles on every change and restarts the server
@@ -81,10 +81,23 @@ function sweep() {
   }
 }
 
-/** Loaded when somebody needs them, as packages: a start does not wait for them, and most servers never want them. */
-const loadedLate = ['htmlparser2', 'koa-body', 'mailauth', 'mailparser', 'sanitize-html'];
-
 const target = 'node20.19';
+
+/** What plugins and their tests import, `postern/plugin` and `postern/testing`. */
+const kit = { plugin: 'dist/core/plugin.js', testing: 'dist/test/kit/index.js' };
+
+/** Says what `postern/…` is in a tree: a plugin gets it from the one that runs. */
+function writeManifest(folder, type, files) {
+  const exports = Object.entries(files).map(([name, file]) => [`./${name}`, { default: `./${file}` }]);
+  const manifest = { name: 'postern', type, exports: Object.fromEntries(exports) };
+  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+}
+
+/** The manifest of what the compiler writes, which runs in tests and while somebody develops. */
+function describeCompiled() {
+  const places = Object.entries(kit).map(([name, file]) => [name, file.slice('dist/'.length)]);
+  writeManifest(join(root, 'dist'), 'module', Object.fromEntries(places));
+}
 
 /** Large tables are read as JSON, which takes a fraction of the time that the same takes as a program. */
 const tables = {
@@ -114,15 +127,30 @@ const translations = {
 };
 
 /**
+ * Packages ask for versions of others, such as nodemailer, that have known faults. Where package.json names one, all get that
+ * one. `test/one-version.cjs` does the same for what is not bundled.
+ */
+const oneVersion = {
+  name: 'one version',
+  setup(bundling) {
+    const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+    bundling.onResolve({ filter: /^[@a-z]/ }, ({ path, kind, importer, pluginData }) => {
+      const [name] = /^(?:@[^/]+\/)?[^/]+/.exec(path);
+      if (pluginData === oneVersion || !importer.includes('node_modules') || !Object.hasOwn(devDependencies, name))
+        return;
+      return bundling.resolve(path, { kind, importer, resolveDir: root, pluginData: oneVersion });
+    });
+  },
+};
+
+/**
  * A start that reads a thousand small files takes twice as long as one that reads twenty large ones. All lie in one folder, so
- * that a module finds its worker beside itself wherever it went, and a manifest of their own says what `postern/…` is there.
+ * that a module finds its worker beside itself wherever it went.
  * Neither minified nor renamed: a stack still tells what went wrong.
  */
 async function bundle() {
   const { build, transform } = await import('esbuild');
-  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  const kit = Object.entries(exports).flatMap(([name, { default: file }]) => (file ? [[basename(name), file]] : []));
-  const entries = { entry: 'dist/core/entry.js', ...Object.fromEntries([...workers(), ...kit]) };
+  const entries = { entry: 'dist/core/entry.js', ...Object.fromEntries(workers()), ...kit };
   const outdir = join(root, 'dist', 'server');
   const { metafile, outputFiles } = await build({
     write: false,
@@ -134,21 +162,16 @@ async function bundle() {
     format: 'esm',
     platform: 'node',
     target,
-    external: loadedLate,
     metafile: true,
     legalComments: 'none',
-    plugins: [tables, translations],
+    plugins: [tables, translations, oneVersion],
     logLevel: 'warning',
     chunkNames: 'part-[hash]',
   });
   mkdirSync(outdir, { recursive: true });
   for (const { path, text } of outputFiles) writeFileSync(path, await asCommonJs(text, transform));
-  const manifest = {
-    name: 'postern',
-    type: 'commonjs',
-    exports: Object.fromEntries(kit.map(([name]) => [`./${name}`, { default: `./${name}.js` }])),
-  };
-  writeFileSync(join(outdir, 'package.json'), JSON.stringify(manifest, null, 2));
+  const places = Object.keys(kit).map((name) => [name, `${name}.js`]);
+  writeManifest(outdir, 'commonjs', Object.fromEntries(places));
   writeFileSync(join(outdir, 'LICENSES.txt'), licensesOf(Object.keys(metafile.inputs)));
   const made = new Set([
     ...Object.keys(metafile.outputs).map((path) => basename(path)),
@@ -176,14 +199,18 @@ async function asCommonJs(text, transform) {
 
 /**
  * The bundler exports each name by two getters, which V8 cannot look through: they run at each use in another file. Here
- * nothing changes what it exports and no files import each other in a circle, so that values do.
+ * nothing changes what it exports and no files import each other in a circle, so that values do. A package in CommonJS that
+ * is imported late has its own names beside `default`, as Node gives them. Node finds the names in the last line, which never runs.
  */
 function withPlainExports(code) {
   const getters = /^__export\(stdin_exports, \{\n([^]*?)\n\}\);\nmodule\.exports = __toCommonJS\(stdin_exports\);$/m;
   const [found, list] = getters.exec(code) ?? [];
   if (found === undefined) return code;
-  const values = `{\n${list.replaceAll(': () => ', ': ')}\n}`;
-  return `${code.replace(found, '')}\nmodule.exports = __defProp(${values}, '__esModule', { value: true });\n`;
+  const isCommonJs = /^var stdin_default = require_\w+\(\);$/m.test(code);
+  const values = `{\n${isCommonJs ? '  ...stdin_default,\n' : ''}${list.replaceAll(': () => ', ': ')}\n}`;
+  const names = [...list.matchAll(/^ {2}(?!default:)(\w+): /gm)].map(([, name]) => name);
+  const exported = `module.exports = __defProp(${values}, '__esModule', { value: true });`;
+  return `${code.replace(found, '')}\n${exported}\n0 && (module.exports = { ${names.join(', ')} });\n`;
 }
 
 /** Modules that run in a thread or a process of their own: their users name them by `new URL('./NAME.js', import.meta.url)`. */
@@ -209,11 +236,20 @@ function licensesOf(inputs) {
     .toSorted((a, b) => (a < b ? -1 : 1))
     .map((folder) => {
       const { name, version, license } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
-      const file = readdirSync(join(root, folder)).find((entry) => /^licen[cs]e/i.test(entry));
-      const text = file === undefined ? '' : `\n${readFileSync(join(root, folder, file), 'utf8').trim()}\n`;
-      return `${name} ${version} (${license})\n${text}`;
+      return `${name} ${version} (${license})\n\n${licenseText(join(root, folder))}\n`;
     })
     .join(`\n${'-'.repeat(72)}\n\n`);
+}
+
+/** Of a package with a choice MIT's; some have it in the file that introduces them. */
+function licenseText(folder) {
+  const names = readdirSync(folder);
+  const files = names.filter((name) => /^licen[cs]e(?!.*\.json$)/i.test(name)).toSorted();
+  const file = files.find((name) => /\bMIT\b/.test(name)) ?? files[0];
+  if (file !== undefined) return readFileSync(join(folder, file), 'utf8').trim();
+  const introduction = names.find((name) => /^readme/i.test(name));
+  const text = introduction === undefined ? '' : readFileSync(join(folder, introduction), 'utf8');
+  return (/^#+ *licen[cs]e\b[^]*/im.exec(text)?.[0] ?? '').replaceAll(/^\[.*\]: .*$/gm, '').trim();
 }
 
 /** `npx postern` runs this checkout, as it runs an installed package. */
@@ -247,7 +283,10 @@ async function build() {
   vendor();
   if (!compile()) process.exit(1);
   sweep();
+  describeCompiled();
   await bundle();
+  const { writeDeclarations } = await import('./declarations.mjs');
+  writeDeclarations(join(root, 'dist', 'types'), Object.values(kit));
   await shareFormat();
   writeFileSync(stamp, '');
   utimesSync(stamp, started, started);
@@ -264,7 +303,14 @@ if (argument === '--watch') {
   const run = (args) => spawn(process.execPath, args, { stdio: 'inherit', cwd: root, env });
   const children = [
     run([join(dirname(tsc), 'bin', 'tsc'), '-p', root, '--watch', '--preserveWatchOutput']),
-    run(['--watch', join('dist', 'core', 'cli', 'cli.js'), 'start', ...process.argv.slice(3)]),
+    run([
+      '--watch',
+      '--require',
+      './test/one-version.cjs',
+      join('dist', 'core', 'cli', 'cli.js'),
+      'start',
+      ...process.argv.slice(3),
+    ]),
   ];
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => children.forEach((child) => child.kill(signal)));
 }

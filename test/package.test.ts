@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, readdirSync, readFileSync } from 'node:fs';
-import { isBuiltin } from 'node:module';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { createRequire, isBuiltin } from 'node:module';
 import { join, posix } from 'node:path';
 import { test } from 'node:test';
 import { fileLinks } from './support/file-links.js';
+import { LoadedFiles } from './support/loaded-files.js';
 import { projectRoot } from './support/project.js';
+import { adminPassword, ServerProcess } from './support/server-process.js';
 import { temporaryFolder } from './support/temporary-folder.js';
 
 /** Paths in the package as `npm pack` would make it. */
@@ -28,12 +30,12 @@ test('the package holds the built server, its views, its assets and its document
     'LICENSE',
     'docs/plugins.md',
     'dist/core/postern.cjs',
-    'dist/core/plugin.js',
-    'dist/core/plugin.d.ts',
-    'dist/test/kit/index.js',
-    'dist/test/kit/index.d.ts',
-    'dist/plugins/index.js',
     'dist/server/entry.js',
+    'dist/server/plugin.js',
+    'dist/server/testing.js',
+    'dist/types/core/plugin.d.ts',
+    'dist/types/test/kit/index.d.ts',
+    'dist/types/packages/zod/package.json',
     'dist/core/host/import-module.cjs',
     'dist/server/LICENSES.txt',
     'views/layout.njk',
@@ -45,7 +47,7 @@ test('the package holds the built server, its views, its assets and its document
   }
   const strange = paths.filter(
     (path) =>
-      !/^(dist\/(core|plugins|server|test\/kit)|views|public|docs|deploy)\/|^plugins\/[\w-]+\/README\.md$|^[\w-]+(\.md|\.json)?$/.test(
+      !/^(dist\/(server|types)|views|public|docs|deploy)\/|^dist\/core\/(postern|host\/import-module)\.cjs$|^plugins\/[\w-]+\/README\.md$|^[\w-]+(\.md|\.json)?$/.test(
         path,
       ),
   );
@@ -64,60 +66,104 @@ test('every link of a document in the package leads to a file or a folder in it'
   assert.deepEqual(broken, []);
 });
 
-interface Entry {
-  readonly version: string;
-  readonly dev?: boolean;
-  readonly dependencies?: Readonly<Record<string, string>>;
-}
+const serverFolder = join(projectRoot, 'dist', 'server');
 
-test('the shrinkwrap has each package that runs in the tested version, asked for as such where it is overridden', async (t) => {
-  const copy = await temporaryFolder(t);
-  for (const name of ['package.json', 'package-lock.json', 'shrinkwrap.mjs']) {
-    copyFileSync(join(projectRoot, name), join(copy, name));
-  }
-  assert.equal(spawnSync(process.execPath, [join(copy, 'shrinkwrap.mjs')]).status, 0);
-  const read = (name: string) =>
-    JSON.parse(readFileSync(join(copy, name), 'utf8')) as {
-      packages: Record<string, Entry & { devDependencies?: object }>;
-    };
-  const [lock, shrinkwrap] = [read('package-lock.json').packages, read('npm-shrinkwrap.json').packages];
-  assert.deepEqual(
-    Object.keys(shrinkwrap),
-    Object.keys(lock).filter((path) => lock[path]?.dev !== true),
-  );
-  assert.equal(shrinkwrap['']?.devDependencies, undefined);
-  const { overrides } = JSON.parse(readFileSync(join(copy, 'package.json'), 'utf8')) as {
-    overrides: Record<string, string>;
+/** Names and versions of the packages whose code is in `dist/server`. */
+const bundled = [
+  ...readFileSync(join(serverFolder, 'LICENSES.txt'), 'utf8').matchAll(/(?:^|\n-{72}\n\n)(\S+ \S+) \(.*\)\n/g),
+].map(([, line = '']) => line);
+
+test('what is bundled is in the lock file, with one nodemailer, and has its licence beside it', () => {
+  const { packages } = JSON.parse(readFileSync(join(projectRoot, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version: string }>;
   };
-  for (const name of Object.keys(overrides)) {
-    const asked = Object.values(shrinkwrap).flatMap(({ dependencies = {} }) => dependencies[name] ?? []);
-    assert.ok(asked.length > 0, name);
-    assert.deepEqual([...new Set(asked)], [shrinkwrap[`node_modules/${name}`]?.version], name);
-  }
-  assert.equal(spawnSync(process.execPath, [join(copy, 'shrinkwrap.mjs'), '--remove']).status, 0);
-  assert.throws(() => read('npm-shrinkwrap.json'), /ENOENT/);
-});
-
-/** The files that a module of the built command takes with it, and the packages: what is imported later is not among them. */
-function takenWith(file: string, taken = new Set<string>()): ReadonlySet<string> {
-  if (taken.has(file)) return taken;
-  taken.add(file);
-  if (!file.endsWith('.js')) return taken;
-  const text = readFileSync(join(projectRoot, 'dist', 'server', file), 'utf8');
-  for (const [, name = ''] of text.matchAll(/^(?:var \w+ = )?(?:__toESM\()?require\("([^"]+)"\)/gm)) {
-    if (!isBuiltin(name)) takenWith(name.replace(/^\.\//, ''), taken);
-  }
-  return taken;
-}
-
-test('the command starts from few files, and no package is read before it is needed', () => {
-  const started = readdirSync(join(projectRoot, 'dist', 'server')).filter((name) => /^(entry|part-.*)\.js$/.test(name));
-  const taken = [...new Set(started.flatMap((name) => [...takenWith(name)]))];
+  const locked = Object.entries(packages).map(
+    ([path, { version }]) => `${path.replace(/^.*node_modules\//, '')} ${version}`,
+  );
   assert.deepEqual(
-    taken.filter((name) => !/^[\w-]+\.js$/.test(name)),
+    bundled.filter((line) => !locked.includes(line)),
     [],
   );
-  assert.ok(taken.length < 80, `${taken.length} files`);
+  const { devDependencies: wanted } = JSON.parse(readFileSync(join(projectRoot, 'package.json'), 'utf8')) as {
+    devDependencies: Record<string, string>;
+  };
+  const others = bundled.filter((line) => {
+    const [name = '', version] = line.split(' ');
+    return (wanted[name] ?? version) !== version;
+  });
+  assert.deepEqual(others, [], 'one version of what package.json names');
+  assert.equal(bundled.filter((line) => line.startsWith('nodemailer ')).length, 1);
+  for (const name of [
+    'koa',
+    'koa-body',
+    'lowdb',
+    'mailauth',
+    'mailparser',
+    'nunjucks',
+    'prom-client',
+    'sanitize-html',
+    'smtp-server',
+  ]) {
+    assert.ok(bundled.includes(`${name} ${wanted[name]}`), name);
+  }
+});
+
+test('the files of the command need nothing but each other and Node.js', () => {
+  const strange = readdirSync(serverFolder)
+    .filter((file) => file.endsWith('.js'))
+    .flatMap((file) =>
+      [...readFileSync(join(serverFolder, file), 'utf8').matchAll(/(?<![\w$.])(?:require|import)\("([^"]+)"\)/g)]
+        .filter(([, name = '']) => !isBuiltin(name) && !(name.startsWith('./') && existsSync(join(serverFolder, name))))
+        .map(([call]) => `${file}: ${call}`),
+    );
+  assert.deepEqual(strange, []);
+});
+
+/** Packages in CommonJS of which a part is in the file. */
+const packagesIn = (file: string): readonly string[] => [
+  ...new Set(
+    [...readFileSync(file, 'utf8').matchAll(/^\s*"node_modules\/(?:.*\/node_modules\/)?((?:@[^/]+\/)?[^/]+)\//gm)].map(
+      ([, name = '']) => name,
+    ),
+  ),
+];
+
+/** Large, and needed by few requests and messages. What is an ES module, as koa-body is, is seen by what it needs. */
+const late = ['co-body', 'joi', 'libmime', 'mailauth', 'mailparser', 'postcss', 'qs', 'sanitize-html'];
+
+const maxStartBytes = 5_000_000;
+
+test('a start reads few files, and no package that only some requests and messages need', async (t) => {
+  const loaded = await LoadedFiles.prepare(t);
+  const env = { ...loaded.env, POSTERN_ADMIN_PASSWORD: adminPassword };
+  const server = await ServerProcess.start(t, { folder: await temporaryFolder(t), env });
+  const files = (await loaded.of(server)).filter((file) => file.startsWith(serverFolder));
+  assert.ok(files.length > 20 && files.length < 80, `${files.length} files`);
+  const bytes = files.reduce((sum, file) => sum + statSync(file).size, 0);
+  t.diagnostic(`${files.length} files, ${(bytes / 1e6).toFixed(2)} MB`);
+  assert.ok(bytes < maxStartBytes, `${bytes} bytes`);
+  const packages = files.flatMap(packagesIn);
+  assert.ok(packages.includes('koa'), String(packages));
+  assert.deepEqual(
+    packages.filter((name) => late.includes(name)),
+    [],
+  );
+  const everything = readdirSync(serverFolder).flatMap((name) => packagesIn(join(serverFolder, name)));
+  assert.deepEqual(
+    late.filter((name) => !everything.includes(name)),
+    [],
+  );
+});
+
+test('what is not bundled gets the versions that package.json names as well, when tests run', async () => {
+  for (const name of ['mailauth/lib/dkim/verify.js', 'mailauth/lib/spf/index.js', 'mailparser', 'smtp-server']) {
+    await import(name);
+  }
+  const files = Object.keys(createRequire(import.meta.url).cache);
+  for (const name of ['nodemailer', 'ipaddr.js', 'libmime']) {
+    const folders = files.flatMap((file) => new RegExp(`^.*/node_modules/${name}/`).exec(file)?.[0] ?? []);
+    assert.deepEqual([...new Set(folders)], [join(projectRoot, 'node_modules', name, '/')]);
+  }
 });
 
 test('the lock file names every optional package, for each platform, as npm ci wants it', () => {

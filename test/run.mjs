@@ -160,6 +160,8 @@ if (files.length === 0) {
 }
 const result = run([
   '--enable-source-maps',
+  '--require',
+  './test/one-version.cjs',
   '--test',
   // It names the failed tests once more at the end, also where the output is not a terminal.
   '--test-reporter=spec',

@@ -60,12 +60,12 @@ export function resolveKitHere(): void {
 }
 
 /**
- * The exports of the package by specifier: `./testing` is `postern/testing`. The bundle has a manifest of its own with
- * the same exports as bundled modules.
+ * The exports of the running modules by specifier: `./testing` is `postern/testing`. The bundle has a manifest beside
+ * its files, the compiler's output has one above its folders.
  */
 function exportedModules(): Readonly<Record<string, string>> {
   const here = new URL('./', import.meta.url);
-  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../../', import.meta.url);
+  const root = existsSync(new URL('package.json', here)) ? here : new URL('../../', import.meta.url);
   const manifest = JSON.parse(readFileSync(new URL('package.json', root), 'utf8')) as Manifest;
   const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
     typeof target === 'string' ? [] : [[`${manifest.name}${name.slice(1)}`, new URL(target.default, root).href]],

@@ -11,7 +11,6 @@ export interface Lock {
 interface LockEntry {
   readonly version: string;
   readonly dev?: boolean;
-  readonly dependencies?: Readonly<Record<string, string>>;
 }
 
 export const lockOf = async (file: string): Promise<Lock> => JSON.parse(await readFile(file, 'utf8')) as Lock;
@@ -23,7 +22,7 @@ interface Manifest {
 
 const nameOf = (path: string): string => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 
-/** What this checkout has installed beside its tools, as a registry could offer it. */
+/** What the package needs of what this checkout has installed, as a registry could offer it. */
 export class InstalledPackages {
   /** Folders by version, by name. */
   readonly #folders: ReadonlyMap<string, ReadonlyMap<string, string>>;
@@ -39,16 +38,6 @@ export class InstalledPackages {
     for (const [path, { version }] of entries) {
       const versions = folders.get(nameOf(path)) ?? new Map<string, string>();
       folders.set(nameOf(path), versions.set(version, join(projectRoot, path)));
-    }
-    // Where our `overrides` put another version, the one that is asked for is offered, too, with the same content.
-    for (const [, { dependencies = {} }] of entries) {
-      for (const [name, range] of Object.entries(dependencies)) {
-        const versions = folders.get(name);
-        const [some] = versions?.values() ?? [];
-        if (some !== undefined && /^\d+\.\d+\.\d+$/.test(range) && versions?.has(range) !== true) {
-          versions?.set(range, some);
-        }
-      }
     }
     return new InstalledPackages(folders);
   }

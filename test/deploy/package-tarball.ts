@@ -20,13 +20,11 @@ export async function packageTarball(test: Ending): Promise<string> {
   if (made !== undefined && made !== '') return made;
   const copy = await temporaryFolder(test);
   const { files } = JSON.parse(await readFile(join(projectRoot, 'package.json'), 'utf8')) as { files: string[] };
-  const wanted = files.filter((name) => !name.startsWith('!') && name !== 'npm-shrinkwrap.json');
-  const parts = (await Promise.all(wanted.map(matching))).flat();
-  for (const part of [...parts, 'package.json', 'package-lock.json', 'shrinkwrap.mjs']) {
+  const parts = (await Promise.all(files.map(matching))).flat();
+  for (const part of [...parts, 'package.json']) {
     await mkdir(join(copy, part, '..'), { recursive: true });
     await cp(join(projectRoot, part), join(copy, part), { recursive: true });
   }
-  await run(process.execPath, ['shrinkwrap.mjs'], { cwd: copy });
   const { stdout } = await run('npm', ['pack', '--json', '--ignore-scripts'], { ...npmOptions, cwd: copy });
   const [packed] = JSON.parse(stdout) as readonly { readonly filename: string }[];
   return join(copy, basename(packed?.filename ?? ''));

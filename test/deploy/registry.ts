@@ -57,8 +57,7 @@ export class Registry {
   #ownDocument(): object {
     const { name, version } = this.#own;
     const integrity = `sha512-${createHash('sha512').update(this.#tarball).digest('base64')}`;
-    // A registry looks into what is published, and tells npm that there is a shrinkwrap.
-    const published = { ...this.#own, _hasShrinkwrap: true, dist: { tarball: this.#place(name, version), integrity } };
+    const published = { ...this.#own, dist: { tarball: this.#place(name, version), integrity } };
     return { name, 'dist-tags': { latest: version }, versions: { [version]: published } };
   }
 

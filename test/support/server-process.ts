@@ -21,6 +21,8 @@ export interface CommandOptions {
   readonly input?: string;
   /** A command that starts the given one in its place: under limits, as somebody else. */
   readonly launcher?: readonly string[];
+  /** `postern.cjs` of another installation. */
+  readonly program?: string;
   /** A command that goes on for longer is killed; 30 seconds if absent. */
   readonly limitMs?: number;
 }
@@ -32,10 +34,13 @@ export interface CommandResult {
 }
 
 /** Starts the built `postern` with nothing of our environment but the path. */
-function spawnPostern(args: readonly string[], { cwd, env = {}, launcher = [] }: CommandOptions): ChildProcess {
+function spawnPostern(
+  args: readonly string[],
+  { cwd, env = {}, launcher = [], program = cli }: CommandOptions,
+): ChildProcess {
   const { PATH = '' } = process.env;
-  const [program = process.execPath, ...words] = [...launcher, process.execPath, cli, ...args];
-  return spawn(program, words, { cwd, env: { PATH, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
+  const [first = process.execPath, ...words] = [...launcher, process.execPath, program, ...args];
+  return spawn(first, words, { cwd, env: { PATH, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
 }
 
 /** Runs a command that ends by itself. The code of one that was killed because it goes on is null. */
@@ -58,6 +63,7 @@ export interface ServerOptions {
   /** `POSTERN_ADMIN_PASSWORD` is `adminPassword` if absent. */
   readonly env?: Readonly<Record<string, string>>;
   readonly launcher?: readonly string[];
+  readonly program?: string;
 }
 
 /** A server in a process of its own, from its ready line to its end. */
@@ -81,7 +87,7 @@ export class ServerProcess {
   /** Resolves with the ready line; rejects with what the server said when it ends before. Killed when the test ends. */
   static async start(
     test: Ending,
-    { folder, config, args = [], env, launcher = [] }: ServerOptions,
+    { folder, config, args = [], env, launcher = [], program = cli }: ServerOptions,
   ): Promise<ServerProcess> {
     const text = config === undefined ? `{ smtp: { listeners: ${freeListeners} } }` : config;
     if (text !== null) await writeFile(join(folder, 'postern.json5'), text);
@@ -89,6 +95,7 @@ export class ServerProcess {
       cwd: folder,
       env: env ?? { POSTERN_ADMIN_PASSWORD: adminPassword },
       launcher,
+      program,
     });
     const output = new Output(child);
     const exit = exitOf(child);

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, readdir, symlink } from 'node:fs/promises';
+import { mkdir, symlink } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { packageTarball } from '../deploy/package-tarball.js';
@@ -41,10 +41,9 @@ export class ShippedPackage {
     const tarball = await packageTarball(test);
     const words = ['--extract', '--gzip', '--strip-components=1', `--directory=${place}`, `--file=${tarball}`];
     await promisify(execFile)('tar', words);
-    await mkdir(join(place, 'node_modules'));
-    for (const name of await readdir(join(projectRoot, 'node_modules'))) {
-      if (!name.startsWith('.'))
-        await symlink(join(projectRoot, 'node_modules', name), join(place, 'node_modules', name));
+    await mkdir(join(place, 'node_modules', '@types'), { recursive: true });
+    for (const name of ['@types/node', 'undici-types']) {
+      await symlink(join(projectRoot, 'node_modules', name), join(place, 'node_modules', name));
     }
     await symlink(join(place, 'dist', 'core', 'postern.cjs'), join(bin, 'postern'));
     return new ShippedPackage(bin);

@@ -1,13 +1,8 @@
-import { createRequire } from 'node:module';
-import type { simpleParser as SimpleParser } from 'mailparser';
+// Large, and slow to load: only parse workers import this file.
+import { simpleParser } from 'mailparser';
 import { effectiveCharset } from '../../../core/mime/charset.js';
 import { decodeTransfer } from '../../../core/mime/decode.js';
 import type { Part } from '../../../core/mime/structure.js';
-
-// mailparser is CommonJS and slow to load: only parse workers import this file.
-const { simpleParser } = createRequire(import.meta.url)('mailparser') as {
-  readonly simpleParser: typeof SimpleParser;
-};
 
 /**
  * Text of one text part: mailparser decodes transfer encoding, charset and `format=flowed` of that part alone. So it

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -67,18 +67,25 @@ suite('site plugins', () => {
   });
 
   test('every export of the package is the running server’s own, for every importer', async (t) => {
-    const manifest = JSON.parse(readFileSync(join(projectRoot, 'package.json'), 'utf8')) as {
-      exports: Record<string, string | { default: string }>;
-    };
-    for (const [name, target] of Object.entries(manifest.exports)) {
-      if (typeof target === 'string' || !existsSync(join(projectRoot, target.default))) continue;
+    const read = (...path: readonly string[]) =>
+      JSON.parse(readFileSync(join(projectRoot, ...path), 'utf8')) as {
+        exports: Record<string, string | { default: string }>;
+      };
+    const { exports: running } = read('dist', 'package.json');
+    const modules = Object.entries(read('package.json').exports).filter(([, target]) => typeof target !== 'string');
+    assert.deepEqual(
+      modules.map(([name]) => name),
+      Object.keys(running),
+    );
+    for (const [name, target] of Object.entries(running)) {
+      if (typeof target === 'string') continue;
       const specifier = `postern${name.slice(1)}`;
       const text = `import * as kit from '${specifier}'; import { definePlugin } from 'postern/plugin';
         export const plugin = definePlugin({ name: 'asks', setup() {} }); export { kit };`;
       const folder = await site(t, { 'asks.mjs': text });
       await load(['asks.mjs'], folder);
       const { kit } = (await import(pathToFileURL(join(folder, 'asks.mjs')).href)) as { kit: unknown };
-      assert.equal(kit, await import(pathToFileURL(join(projectRoot, target.default)).href), specifier);
+      assert.equal(kit, await import(pathToFileURL(join(projectRoot, 'dist', target.default)).href), specifier);
     }
   });
 

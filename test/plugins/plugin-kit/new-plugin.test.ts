@@ -144,7 +144,7 @@ describe('postern plugin new', () => {
       folder: join(projectRoot, 'rate-limit'),
       isCompiled: false,
     });
-    assert.match(files.get('jsconfig.json') ?? '', /"postern\/plugin": \[\s*"\.\.\/dist\/core\/plugin\.d\.ts"/);
+    assert.match(files.get('jsconfig.json') ?? '', /"postern\/plugin": \[\s*"\.\.\/dist\/types\/core\/plugin\.d\.ts"/);
   });
 
   test('one made from a checkout, which puts no command on the PATH, runs its tests by npm test', async (t) => {
