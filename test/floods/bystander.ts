@@ -7,7 +7,7 @@ export const activities = ['page', 'sign-in', 'mail', '250'] as const;
 /** `mail`: from the connection to the 250 of its one message. `250`: in a session that is kept, from the dot to the 250. */
 export type Activity = (typeof activities)[number];
 
-const everyMs: Readonly<Record<Activity, number>> = { page: 50, 'sign-in': 500, mail: 100, '250': 50 };
+const everyMs: Readonly<Record<Activity, number>> = { page: 50, 'sign-in': 500, mail: 50, '250': 50 };
 /** Of one kind at a time; a session that is kept has one message at a time. */
 const maxPending: Readonly<Record<Activity, number>> = { page: 40, 'sign-in': 20, mail: 30, '250': 1 };
 const pageAddress = '127.0.2.1';

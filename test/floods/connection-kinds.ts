@@ -1,14 +1,15 @@
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
-import { basic, type Flood, type FloodConnection, type Kind } from './flood.js';
+import { basicOf, type Flood, type FloodConnection, type Kind } from './flood.js';
+import { floodedMailbox, ordinaryMail } from './victim.js';
 
 const host = 'Host: 127.0.0.1\r\n';
 const health = `GET /health HTTP/1.1\r\n${host}\r\n`;
 const inOnePiece = 500;
 const statusLine = 'HTTP/1.1 ';
 
-const asReader = `Authorization: ${basic('read')}\r\n`;
+const asReader = `Authorization: ${basicOf('read')}\r\n`;
 const docs = `GET /docs HTTP/1.1\r\n${host}${asReader}\r\n`;
 
 /** Clients with an HTTP connection each, which is opened anew when it is closed. */
@@ -137,26 +138,26 @@ export const connectionKinds: readonly Kind[] = [
   },
   {
     name: 'http-event-streams',
-    about: 'role admin follows the log on 90 streams of events, while 5 connections make lines for it',
+    about: 'role admin follows the log on 90 streams of events, while 5 sessions send mail that is logged',
     flood: (flood) =>
       flood.crew(95, async (n) => {
-        const connection = await flood.open(flood.target.httpPort, flood.addressOf(0));
-        const as = `Authorization: ${basic('admin')}\r\n`;
         if (n < 90) {
+          const connection = await flood.open(flood.target.httpPort, flood.addressOf(0));
+          const as = `Authorization: ${basicOf('admin')}\r\n`;
           await connection.send(`GET /logs/stream HTTP/1.1\r\n${host}${as}Accept: text/event-stream\r\n\r\n`);
           await connection.countAnswers('\ndata:').closed();
+          connection.close();
         } else {
-          const wrong = `GET /store HTTP/1.1\r\n${host}Authorization: ${basic('nobody')}\r\n\r\n`;
-          await connection.receive(/^HTTP/, wrong);
+          const client = await flood.dialogue(flood.addressOf(0));
+          while (!flood.isOver) await flood.sendMail(client, floodedMailbox, ordinaryMail(n));
         }
-        connection.close();
       }),
   },
   {
     name: 'http-stopped-uploads',
     about: 'role operate uploads messages of 4 MB that stop in the middle, 90 at a time',
     flood: connecting(90, 1, async (connection, flood) => {
-      const type = `Authorization: ${basic('operate')}\r\nContent-Type: message/rfc822\r\n`;
+      const type = `Authorization: ${basicOf('operate')}\r\nContent-Type: message/rfc822\r\n`;
       const path = '/store/localhost/bruno/folders/INBOX/messages';
       await connection.send(
         `POST ${path} HTTP/1.1\r\n${host}${type}Content-Length: 4000000\r\n\r\nSubject: half\r\n\r\n`,

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
 import { seeded } from '../chaos/disturbances.js';
 import { SmtpClient } from '../support/smtp-client.js';
-import { password, type Role, type Target } from './victim.js';
+import { flooderOf, password, type Role, type Target } from './victim.js';
 
 /** One way to flood a server. */
 export interface Kind {
@@ -40,8 +40,11 @@ export interface FloodRequest {
 const pauseAfterFailureMs = 20;
 const addresses = 254;
 
-export const basic = (username: string, secret: string = password): string =>
+/** The value of Authorization. */
+export const basic = (username: string, secret: string): string =>
   `Basic ${Buffer.from(`${username}:${secret}`).toString('base64')}`;
+
+export const basicOf = (role: Role): string => basic(flooderOf(role), password);
 
 export const form = { 'Content-Type': 'application/x-www-form-urlencoded' };
 export const json = { 'Content-Type': 'application/json' };
@@ -112,7 +115,7 @@ export class Flood {
       method,
       headers: {
         ...headers,
-        ...(as !== undefined && { Authorization: basic(as) }),
+        ...(as !== undefined && { Authorization: basicOf(as) }),
         ...(body !== undefined && { 'Content-Length': Buffer.byteLength(body) }),
       },
     });
@@ -146,6 +149,16 @@ export class Flood {
   dialogue(from: string, port = this.target.mxPort, hello = 'EHLO flood.example'): Promise<SmtpClient> {
     this.count('connections');
     return SmtpClient.greeted({ port, localAddress: from }, hello);
+  }
+
+  /** One message in a dialogue. */
+  async sendMail(client: SmtpClient, to: string, text: string): Promise<void> {
+    const replies = await client.pipeline(['MAIL FROM:<a@flood.example>', `RCPT TO:<${to}>`]);
+    const refused = replies.find(({ code }) => code !== 250);
+    const { code } = refused ?? (await client.data(text));
+    this.count(`messages ${code}`);
+    if (refused === undefined) this.count('bytes', text.length);
+    else await client.command('RSET');
   }
 }
 

@@ -30,9 +30,10 @@ for (const kind of chosen) {
   test(`${kind.name}: a bystander can go on while the server is flooded (FLOODS_SEED=${seed})`, async () => {
     site ??= prepareSite(suite);
     const outcome = await play(await site, kind, { seconds, quietSeconds: 1, seed });
-    const { quiet, flooded, holdMs, megabytes, isAlive } = outcome;
+    const { rates, quiet, flooded, holdMs, megabytes, isAlive } = outcome;
     const report = [sentenceOf(outcome), ...failuresOf(outcome)].join('\n');
     assert.ok(isAlive, report);
+    assert.notDeepEqual(rates, {}, report);
     for (const activity of activities) {
       const boundMs = patience * Math.max(aimsMs[activity], quiet[activity].percentile(0.99));
       assert.deepEqual(flooded[activity].failures, [], report);

@@ -1,4 +1,3 @@
-import type { SmtpClient } from '../support/smtp-client.js';
 import type { Flood, Kind } from './flood.js';
 import { floodedMailbox, ordinaryMail, reporter, reporterSelector } from './victim.js';
 
@@ -11,15 +10,6 @@ interface MailFlood {
   /** No more than so many bytes in all, so that the disk does not get full. */
   readonly maxBytes?: number;
   readonly text: (flood: Flood) => string;
-}
-
-async function sendMail(flood: Flood, client: SmtpClient, to: string, text: string): Promise<void> {
-  const replies = await client.pipeline(['MAIL FROM:<a@flood.example>', `RCPT TO:<${to}>`]);
-  const refused = replies.find(({ code }) => code !== 250);
-  const { code } = refused ?? (await client.data(text));
-  flood.count(`messages ${code}`);
-  if (refused === undefined) flood.count('bytes', text.length);
-  else await client.command('RSET');
 }
 
 const mailing = (
@@ -39,7 +29,7 @@ const mailing = (
         while (!flood.isOver && bytes < maxBytes) {
           const message = text(flood);
           bytes += message.length;
-          await sendMail(flood, client, to, message);
+          await flood.sendMail(client, to, message);
         }
         if (bytes >= maxBytes) await flood.end();
       } finally {

@@ -30,7 +30,7 @@ export interface Outcome {
   readonly kind: Kind;
   readonly quiet: Measurement;
   readonly flooded: Measurement;
-  /** Of the flooder, each second. */
+  /** Of the flooder, each second; empty for one that did not end by itself. */
   readonly rates: FloodCounts;
   readonly quietHoldMs: number;
   readonly holdMs: number;
@@ -94,7 +94,7 @@ async function startFlooder(order: FloodOrder): Promise<{ rates(): Promise<Flood
   const rates = async (): Promise<FloodCounts> => {
     const { value, done } = (await lines.next()) as IteratorResult<string, undefined>;
     clearTimeout(timer);
-    if (done === true) return { 'flooder was killed': 1 };
+    if (done === true) return {};
     const counts = Object.entries(JSON.parse(value) as FloodCounts);
     return Object.fromEntries(counts.map(([what, count]) => [what, count / order.seconds]));
   };
@@ -132,8 +132,9 @@ async function recovery(bystander: Bystander, victim: Victim): Promise<number | 
 
 /** What is worse than it may be, in words. */
 export function missesOf(outcome: Outcome): readonly string[] {
-  const { flooded, holdMs, megabytes, isAlive, recoveredAfterSeconds } = outcome;
+  const { rates, flooded, holdMs, megabytes, isAlive, recoveredAfterSeconds } = outcome;
   return [
+    ...(Object.keys(rates).length > 0 ? [] : ['no flood']),
     ...activities.filter((activity) => !(flooded[activity].percentile(0.99) <= aimsMs[activity])),
     ...activities.flatMap((activity) => {
       const { length } = flooded[activity].failures;

@@ -3,12 +3,14 @@ import { asking, basic, form, type FloodRequest, json, type Kind } from './flood
 
 const page = { Accept: 'text/html' };
 const wideForm = Array.from({ length: 999 }, (_, n) => `field${n}=x`).join('&');
-const explained = JSON.stringify({
-  ip: '192.0.2.1',
-  from: 'a@client.example',
-  to: Array.from({ length: 100 }, (_, n) => `user${n}@localhost`),
+const question = { ip: '192.0.2.1', mail: 'a@client.example' };
+const recipients = Array.from({ length: 100 }, (_, n) => `user${n}@localhost`);
+const explained = JSON.stringify({ ...question, rcpt: recipients });
+const largeForm = JSON.stringify({
+  folder: 'INBOX',
+  action: 'read',
+  messageIds: Array.from({ length: 20_000 }, (_, n) => `1700000000.M${n}P1Q1.client.example`),
 });
-const largeForm = JSON.stringify({ ip: '192.0.2.1', from: 'a'.repeat(1_000_000), to: [] });
 const bombs = [form, json].map((type) => ({ ...type, 'Content-Encoding': 'gzip' }));
 const bomb = gzipSync(Buffer.alloc(50_000_000, 'a'));
 const manyFields = Object.fromEntries(Array.from({ length: 700 }, (_, n) => [`X-${n}`, 'a word']));
@@ -91,9 +93,10 @@ export const requestKinds: readonly Kind[] = [
     (_, { random }) => guessByForm(random),
     { clients: 254, from: 254 },
   ),
-  asking('http-not-found', 'strangers ask for paths that do not exist on 90 connections', (_, { random }) => ({
-    path: `/no/such/${random()}`,
+  asking('http-not-found', 'strangers and role read ask for paths that do not exist on 90 connections', (n, flood) => ({
+    path: `/no/such/${flood.random()}`,
     headers: page,
+    ...(n % 2 === 0 && { as: 'read' }),
   })),
   asking('http-wrong-methods', 'strangers use methods that are not allowed on 90 connections', (_, { random }) => ({
     path: pick(['/health', '/users', '/', '/sign-in'], random),
@@ -106,12 +109,12 @@ export const requestKinds: readonly Kind[] = [
     path: '/health',
     headers: manyFields,
   }),
-  asking('http-large-forms', 'role read sends JSON of 1 MB on 90 connections', {
-    path: '/pipeline/explain',
+  asking('http-large-forms', 'role operate sends JSON of 1 MB on 90 connections', {
+    path: '/store/localhost/bruno/messages/read-status',
     method: 'POST',
     headers: json,
     body: largeForm,
-    as: 'read',
+    as: 'operate',
   }),
   asking('http-large-strangers', 'strangers send bodies of 1 MB on 90 connections', {
     path: '/sign-in',

@@ -23,9 +23,10 @@ export interface Target {
 
 /** Of all accounts and mail users. */
 export const password = 'the password of everybody';
-/** Accounts of the flooders are named as their role is. */
 const roles = ['read', 'operate', 'admin'] as const;
 export type Role = (typeof roles)[number];
+/** The name of the account that floods with that role. */
+export const flooderOf = (role: Role): string => `flooder-${role}`;
 /** Each signs in once: a password that was right a moment ago is not hashed again. */
 export const visitors = Array.from({ length: 150 }, (_, n) => `visitor${n}`);
 /** Whose session looks at pages. */
@@ -190,7 +191,7 @@ function configuration({ passwordHash, dnsAddress }: Site, httpsPort: number): s
     http: {
       https: { host: '127.0.0.1', port: httpsPort },
       accounts: [
-        ...roles.map((role) => account(role, role)),
+        ...roles.map((role) => account(flooderOf(role), role)),
         account(watcher, 'operate'),
         ...visitors.map((name) => account(name, 'read')),
       ],
