@@ -39,6 +39,8 @@ export interface FloodRequest {
 /** Whoever was refused or cut off waits so long before the next try. */
 const pauseAfterFailureMs = 20;
 const addresses = 254;
+/** More clients begin one after the other: what the system refuses because they all come at once is another flood. */
+const maxAtOnce = 450;
 
 /** The value of Authorization. */
 export const basic = (username: string, secret: string): string =>
@@ -89,6 +91,7 @@ export class Flood {
   /** So many clients that each do it again and again. What fails is counted. */
   async crew(size: number, work: (n: number) => Promise<unknown>): Promise<void> {
     const client = async (n: number): Promise<void> => {
+      if (size > maxAtOnce) await pause((n / maxAtOnce) * 150);
       while (!this.isOver) {
         try {
           await work(n);
