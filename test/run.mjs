@@ -70,6 +70,7 @@ const thorough = [
   'e2e/view-overrides',
   'e2e/watchdog',
   'examples',
+  'floods',
   'fuzz',
   'hostile',
   'openapi',
