@@ -136,6 +136,8 @@ const maxAcceptingMs = 4;
 interface Work {
   readonly client: ClientPath;
   readonly run: () => void;
+  /** Promises that it wakes go on before another work begins. */
+  readonly isLong: boolean;
 }
 
 /**
@@ -152,7 +154,7 @@ class Turns {
   #pass: Work[] = [];
   #next = 0;
   /** What passes have left. */
-  readonly #line = new FairLine<() => void>();
+  readonly #line = new FairLine<Work>();
   #isScheduled = false;
   #hasAccepted = false;
   /** Since when the pass waits for connections, monotonic, in milliseconds. */
@@ -162,13 +164,16 @@ class Turns {
 
   /** An error that it throws is uncaught; the others are done all the same. */
   add(client: ClientPath, run: () => void): void {
-    this.#newcomers.push({ client, run });
+    this.#newcomers.push({ client, run, isLong: false });
     this.#schedule();
   }
 
-  /** Resolves when it is the client's turn. */
+  /** Resolves when it is the client's turn: for work that takes milliseconds. */
   wait(client: ClientPath): Promise<void> {
-    return new Promise((resolve) => this.add(client, resolve));
+    return new Promise((run) => {
+      this.#newcomers.push({ client, run, isLong: true });
+      this.#schedule();
+    });
   }
 
   /** To call for each connection that a server of this process accepts. */
@@ -205,15 +210,15 @@ class Turns {
   });
 
   #lineUp(): void {
-    for (const { client, run } of this.#pass.splice(0).slice(this.#next)) this.#line.add(client, run);
+    for (const work of this.#pass.splice(0).slice(this.#next)) this.#line.add(work.client, work);
     this.#next = 0;
   }
 
-  #take(): (() => void) | undefined {
+  #take(): Work | undefined {
     if (this.#line.count > 0) return this.#line.take();
     const work = this.#pass[this.#next];
     this.#next += 1;
-    return work?.run;
+    return work;
   }
 
   readonly #runBatch = (): void => {
@@ -230,10 +235,11 @@ class Turns {
   /** True when the pass may go on. */
   #runSome(): boolean {
     for (let left = batch; left > 0; left -= 1) {
-      const run = this.#take();
-      if (run === undefined) return false;
-      run();
+      const work = this.#take();
+      if (work === undefined) return false;
+      work.run();
       if (performance.now() >= this.#endsAt) return false;
+      if (work.isLong) return true;
     }
     return true;
   }

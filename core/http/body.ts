@@ -5,12 +5,15 @@ import { PassThrough, type Readable, Transform, type TransformCallback } from 'n
 import type { z } from 'zod';
 import { uniqueId, uniqueIdPattern } from '../disk/id.js';
 import { problem } from '../problem.js';
+import { clientPath, turns } from '../turns.js';
 import type { BodyDeclaration, UploadedFile } from './endpoint.js';
 import type { Context, Middleware, Next, ReadBody } from './exchange.js';
 import { parseFields } from './request-checks.js';
 import type { Fields } from './validation.js';
 
 const deepest = 64;
+/** Bytes; what is longer is looked at in a turn of its client. */
+const shortBody = 4096;
 const parsedMethods = ['POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
 interface BodyLimits {
@@ -128,6 +131,7 @@ export async function readFields(ctx: Context, type: string, limit: number): Pro
   const { body: value, rawBody: text = '' } = ctx.request as { body?: unknown; rawBody?: string };
   // A byte order mark, and bytes that are no UTF-8, are lost in decoding.
   if (Buffer.byteLength(text) !== received) throw problem('bad-request', 'Send UTF-8 without a byte order mark.');
+  if (received > shortBody) await turns.wait(clientPath(ctx.state.exchange.remoteAddress));
   if (type !== 'application/json') return { kind: 'form', fields: parseFields(text, 'form') };
   const { depth, members } = shapeOf(text);
   if (depth > deepest) throw problem('bad-request', 'The body is nested too deeply.');
@@ -140,18 +144,24 @@ export function shapeOf(text: string): { readonly depth: number; readonly member
   let depth = 0;
   let most = 0;
   let members = 0;
-  let quoted = false;
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
-    if (quoted) {
-      if (code === 0x5c) index += 1;
-      else if (code === 0x22) quoted = false;
-    } else if (code === 0x22) quoted = true;
+    if (code === 0x22) index = endOfString(text, index);
     else if (code === 0x5b || code === 0x7b) most = Math.max(most, (depth += 1));
     else if (code === 0x5d || code === 0x7d) depth -= 1;
     else if (code === 0x3a) members += 1;
   }
   return { depth: most, members };
+}
+
+/** Index of the quotation mark that ends the string which begins there. */
+function endOfString(text: string, start: number): number {
+  for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
+    let first = end;
+    while (text.charCodeAt(first - 1) === 0x5c) first -= 1;
+    if ((end - first) % 2 === 0) return end;
+  }
+  return text.length;
 }
 
 /** Number of members of the parsed objects: duplicates of a name are lost in parsing. */

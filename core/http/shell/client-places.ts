@@ -16,7 +16,7 @@ interface PlaceLimits {
 }
 
 const requestLimits: PlaceLimits = { client: 8, wide: 128, widest: 256 };
-const transferLimits: PlaceLimits = { client: 32, wide: 256, widest: 512 };
+const streamLimits: PlaceLimits = { client: 32, wide: 256, widest: 512 };
 /** Behind a proxy that the configuration does not name are many clients. */
 const ofUnnamedProxy = 64;
 const unnamedProxy = 'proxy';
@@ -84,7 +84,8 @@ export class ClientPlaces {
     requestLimits,
     'Too many requests of this client are at work. Try again in a moment.',
   );
-  readonly #transfers = new Places(transferLimits, 'This client has too many uploads, downloads and streams open.');
+  readonly #uploads = new Places(requestLimits, 'This client has too many uploads under way. Try again in a moment.');
+  readonly #streams = new Places(streamLimits, 'This client has too many downloads and streams open.');
   #unnamedProxies = 0;
 
   /** Requests since the start that came from loopback for others, through a proxy that is not named in `trustedProxies`. */
@@ -97,7 +98,7 @@ export class ClientPlaces {
     const isOfProxy = isOfUnnamedProxy(ctx);
     if (isOfProxy) this.#unnamedProxies += 1;
     const isUpload = ctx.state.matched.route.endpoint.body?.kind === 'raw' && hasBody(ctx);
-    const places = isUpload ? this.#transfers : this.#requests;
+    const places = isUpload ? this.#uploads : this.#requests;
     // Where the address is not that of the peer, the request was read in the turn of the proxy.
     const isForwarded = !isOfProxy && ctx.get('X-Forwarded-For') !== '';
     const leave = isForwarded ? turns.wait(clientPath(remoteAddress)).then(() => places.take(ctx)) : places.take(ctx);
@@ -108,7 +109,7 @@ export class ClientPlaces {
   async takeTransfer(ctx: Context, { stream, bytes }: Response): Promise<void> {
     if (stream === undefined && bytes === undefined) return;
     try {
-      leaveAtEnd(ctx, await this.#transfers.take(ctx));
+      leaveAtEnd(ctx, await this.#streams.take(ctx));
     } catch (error) {
       stream?.source.destroy();
       await bytes?.source.close?.();

@@ -35,7 +35,8 @@ export class HttpConnection {
   /** The request during which the socket began to be read again: an end that follows may have come before it. */
   #resumedAt: IncomingMessage | undefined;
   #isInLine = false;
-  #isPaused = false;
+  /** The socket is not read. */
+  #isHeld = false;
   /** The last request. */
   #request: IncomingMessage | undefined;
   /** Requests without a whole answer: more than one where a header came in pieces. */
@@ -67,7 +68,7 @@ export class HttpConnection {
       this.#unanswered -= 1;
       this.#events.answered();
       if (this.#input.length > 0 || this.#hasEnded) this.#askForTurn();
-      else this.#pause(false);
+      else this.#hold(false);
     });
   }
 
@@ -78,7 +79,7 @@ export class HttpConnection {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
-    if (this.#isWorking) this.#pause(true);
+    if (this.#isWorking) this.#hold(true);
     else this.#askForTurn();
   };
 
@@ -115,10 +116,10 @@ export class HttpConnection {
       if (performance.now() >= endsAt) break;
     }
     if (this.#input.length > 0) {
-      this.#pause(true);
+      this.#hold(true);
       if (!this.#isWorking) this.#askForTurn();
     } else {
-      this.#pause(false);
+      this.#hold(false);
       if (this.#hasEnded) this.#tellEnd();
     }
   }
@@ -138,17 +139,17 @@ export class HttpConnection {
 
   #drop(): void {
     this.#input = nothing;
-    this.#pause(false);
+    this.#hold(false);
   }
 
-  #pause(isPaused: boolean): void {
-    if (isPaused === this.#isPaused) return;
-    this.#isPaused = isPaused;
-    if (isPaused) this.#socket.pause();
-    else {
+  /** Node.js resumes the socket whenever it has read a request, so one that is held is paused again. */
+  #hold(isHeld: boolean): void {
+    if (isHeld) this.#socket.pause();
+    else if (this.#isHeld) {
       this.#resumedAt = this.#request;
       this.#socket.resume();
     }
+    this.#isHeld = isHeld;
   }
 }
 

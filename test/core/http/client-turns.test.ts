@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { after, before, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
 import { defineEndpoint, respond } from '../../../core/http/endpoint.js';
+import { dataAndEnd, HttpConnection } from '../../../core/http/shell/connection.js';
 import { ConnectionTable } from '../../../core/http/shell/connection-table.js';
 import { untilTrue } from '../../support/until.js';
 import { basic, openShell, passwords, type OpenedShell, type Who } from './opened-shell.js';
@@ -98,6 +100,33 @@ test('requests that lie in a connection begin one after the other, in their orde
   const received = await rawExchange(opened.port, requests, (text) => numbers(text).length === all.length);
   assert.deepEqual(numbers(received), all);
   assert.equal(work.most, 1);
+});
+
+test('of what a client sends ahead little is read until its turn comes', async () => {
+  const sockets: Socket[] = [];
+  const server = createServer((request, response) => {
+    connections.get(request.socket)?.answering(request, response);
+    setImmediate(() => response.end('x'));
+  });
+  const connections = new Map<Socket, HttpConnection>();
+  let before: readonly unknown[] = [];
+  server.prependListener('connection', (socket: Socket) => (before = dataAndEnd(socket)));
+  server.on('connection', (socket: Socket) => {
+    sockets.push(socket);
+    const events = { ends: (close: () => void) => close(), answered: () => undefined };
+    connections.set(socket, new HttpConnection(socket, ['192.0.2.1'], before, events));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const request = head({ n: 1 });
+  client.write(request.repeat(200_000));
+  let answered = 0;
+  client.on('data', (chunk: Buffer) => (answered += chunk.toString('latin1').split('HTTP/1.1 200').length - 1));
+  await untilTrue('answers', () => answered > 300);
+  const read = (sockets[0]?.bytesRead ?? Infinity) - answered * request.length;
+  client.destroy();
+  server.close();
+  assert.ok(read < 512 * 1024, `${read} bytes were read ahead`);
 });
 
 test('bodies of both kinds end where the next request begins', async () => {
