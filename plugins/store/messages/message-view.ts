@@ -4,7 +4,7 @@ import { addressesIn, type DisplayAddress } from '../../../core/mime/address-lis
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import type { MessageSummary } from '../folders/message-summary.js';
-import { isUnparsed, type MessageParser, type ParseSource } from '../mime/message-parser.js';
+import { isUnparsed, type Parse, type ParseSource } from '../mime/message-parser.js';
 import type { Summary } from '../mime/summary.js';
 
 /** A message of a mailbox on pages and in JSON. */
@@ -24,13 +24,13 @@ const maxHeadersShown = 1000;
 const turnEvery = 100;
 
 export async function viewMessage<S extends Summary>(
-  parser: MessageParser,
+  parse: Parse,
   message: ReadableMessage,
   summary: S,
 ): Promise<S & Omit<ViewedMessage, 'size'>> {
   const [header, content] = await Promise.all([
     readHeader(message),
-    parser.parse<'message'>({ kind: 'message', ...message.source }),
+    parse<'message'>({ kind: 'message', ...message.source }),
   ]);
   const failed = isUnparsed(content);
   const parts: readonly MessagePart[] = failed ? [] : content.parts;
