@@ -58,6 +58,8 @@ const maxMs = 10_000;
 /** Mails whose keys are looked up at a time. */
 const lookups = { concurrency: 8, maxWaitingPerClient: 8, maxWaiting: 64, retryAfterSeconds: 2 };
 const maxReports = 300;
+/** Of all together, in characters of JSON: they are checked and written at once. */
+const maxLength = 1024 * 1024;
 /** Of one submitter, so that none displaces all others. */
 const maxOfSubmitter = 50;
 
@@ -132,10 +134,12 @@ export class ReportReader {
       if (fresh.length > 0) result = 'read';
       const ofSubmitter = new Map<string, number>();
       const all = [...fresh.map((one) => ({ ...one, submitter, receivedAt, failures: [...one.failures] })), ...reports];
+      let length = 0;
       const kept = all.filter((one) => {
         const number = (ofSubmitter.get(one.submitter) ?? 0) + 1;
         ofSubmitter.set(one.submitter, number);
-        return number <= maxOfSubmitter;
+        if (number <= maxOfSubmitter) length += JSON.stringify(one).length;
+        return number <= maxOfSubmitter && length <= maxLength;
       });
       return { reports: kept.slice(0, maxReports) };
     });

@@ -22,6 +22,7 @@ const headBytes = 1024 * 1024;
 const defaultHeadBytes = 64 * 1024;
 const maxHeadersShown = 1000;
 const turnEvery = 100;
+const maxAddressFields = 20;
 
 export async function viewMessage<S extends Summary>(
   parse: Parse,
@@ -40,7 +41,7 @@ export async function viewMessage<S extends Summary>(
     cc: await addresses(header, 'cc'),
     bcc: await addresses(header, 'bcc'),
     replyTo: await addresses(header, 'reply-to'),
-    headers: shown(header),
+    headers: await shown(header),
     hasAttachments: failed ? summary.hasAttachments : parts.some((part) => part.attachment),
     text: failed ? null : content.text,
     html: failed ? null : content.html,
@@ -55,17 +56,29 @@ async function readHeader({ source, head }: ReadableMessage): Promise<HeaderBloc
   return header.complete || source.size <= defaultHeadBytes ? header : scanHeader(await head(headBytes));
 }
 
-/** Yields, since there may be thousands. */
+/** Yields, since there may be thousands, in fields of 256 KB. */
 async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
   const slice = new TimeSlice();
   const found: DisplayAddress[] = [];
-  for (const address of addressesIn(header.all(key).slice(0, 20))) {
+  const fields = header.fields.filter((field) => field.key === key).slice(0, maxAddressFields);
+  for (const address of addressesIn(valuesOf(header, fields))) {
     found.push(address);
     if (found.length % turnEvery === 0) await slice.yieldIfDue();
   }
   return found;
 }
 
-function shown(header: HeaderBlock): readonly (readonly [string, string])[] {
-  return header.fields.slice(0, maxHeadersShown).map((field) => [field.name, decodeWords(header.value(field))]);
+/** One at a time: to decode a long one takes a while. */
+function* valuesOf(header: HeaderBlock, fields: HeaderBlock['fields']): Generator<string> {
+  for (const field of fields) yield header.value(field);
+}
+
+async function shown(header: HeaderBlock): Promise<readonly (readonly [string, string])[]> {
+  const slice = new TimeSlice();
+  const pairs: (readonly [string, string])[] = [];
+  for (const field of header.fields.slice(0, maxHeadersShown)) {
+    pairs.push([field.name, decodeWords(header.value(field))]);
+    await slice.yieldIfDue();
+  }
+  return pairs;
 }
