@@ -122,6 +122,7 @@ async function reportRows(ending: Ending): Promise<readonly HoldUpRow[]> {
 const composed: HoldUpRow = {
   what: 'drafts and messages (nodemailer)',
   given: '1 MB of text, 1 MB of HTML, 1,000 recipients, of operators',
+  isOfOperator: true,
   prepare: () => {
     const recipients = Array.from({ length: 1000 }, (_, n) => correspondent('Söme One', `user${n}@example.net`));
     const composition = {

@@ -71,15 +71,18 @@ export async function composeDsn(input: DsnInput): Promise<Buffer> {
   const { boundary, returnedWhole } = input;
   return Buffer.concat([
     Buffer.from(`${header(input)}This is a message in several parts, in MIME format.\r\n`),
-    part(boundary, 'text/plain; charset=utf-8', 'Notification', encodeText(await humanText(input))),
+    part(boundary, 'text/plain; charset=utf-8', 'Notification', await encodeText(await humanText(input))),
     await statusPart(input),
-    part(boundary, ...original(input, returnedWhole)),
+    part(boundary, ...(await original(input, returnedWhole))),
     Buffer.from(`--${boundary}--\r\n`),
   ]);
 }
 
 /** RFC 6533 §4.1: a message with UTF-8 in its header is encoded where the return path may not support it. */
-function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean): readonly [string, string, Encoded] {
+async function original(
+  { to, returned, smtputf8 = false }: DsnInput,
+  whole: boolean,
+): Promise<readonly [string, string, Encoded]> {
   const description = whole ? 'Your message' : 'Header of your message';
   const end = returned.indexOf('\r\n\r\n');
   const head = end < 0 ? returned : returned.subarray(0, end);
@@ -88,7 +91,7 @@ function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean):
   return [
     whole ? 'message/global' : 'message/global-headers',
     description,
-    isAscii(to) ? base64(returned) : asIs(returned),
+    isAscii(to) ? await base64(returned) : asIs(returned),
   ];
 }
 
@@ -213,9 +216,15 @@ function part(boundary: string, type: string, description: string, { encoding, b
   return Buffer.concat([Buffer.from(head), bytes, Buffer.from('\r\n')]);
 }
 
-function base64(bytes: Buffer): Encoded {
-  const lines = bytes.toString('base64').match(/.{1,76}/g) ?? [];
-  return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
+/** Octets that are encoded at a time, to whole lines of 76 characters. */
+const pieceBytes = 57 * 1024;
+
+async function base64(bytes: Buffer): Promise<Encoded> {
+  const starts = Array.from({ length: Math.ceil(bytes.length / pieceBytes) }, (_, n) => n * pieceBytes);
+  const pieces = await inSlices(starts, (at) =>
+    Buffer.from(bytes.toString('base64', at, at + pieceBytes).replaceAll(/.{1,76}/g, '$&\r\n'), 'latin1'),
+  );
+  return { encoding: 'base64', bytes: Buffer.concat(pieces) };
 }
 
 /** The original subtypes of `message` are never encoded (RFC 2046 §5.2.1). */
@@ -223,7 +232,7 @@ function asIs(bytes: Buffer): Encoded {
   return { encoding: isAsciiBytes(bytes) ? '7bit' : '8bit', bytes };
 }
 
-function encodeText(text: string): Encoded {
+async function encodeText(text: string): Promise<Encoded> {
   const bytes = Buffer.from(`${text}\r\n`);
   return isAsciiBytes(bytes) ? { encoding: '7bit', bytes } : base64(bytes);
 }
