@@ -34,14 +34,15 @@ export async function viewMessage<S extends Summary>(
     parse<'message'>({ kind: 'message', ...message.source }),
   ]);
   const failed = isUnparsed(content);
+  const slice = new TimeSlice();
   const parts: readonly MessagePart[] = failed ? [] : content.parts;
   return {
     ...summary,
-    to: await addresses(header, 'to'),
-    cc: await addresses(header, 'cc'),
-    bcc: await addresses(header, 'bcc'),
-    replyTo: await addresses(header, 'reply-to'),
-    headers: await shown(header),
+    to: await addresses(header, 'to', slice),
+    cc: await addresses(header, 'cc', slice),
+    bcc: await addresses(header, 'bcc', slice),
+    replyTo: await addresses(header, 'reply-to', slice),
+    headers: await shown(header, slice),
     hasAttachments: failed ? summary.hasAttachments : parts.some((part) => part.attachment),
     text: failed ? null : content.text,
     html: failed ? null : content.html,
@@ -57,8 +58,7 @@ async function readHeader({ source, head }: ReadableMessage): Promise<HeaderBloc
 }
 
 /** Yields, since there may be thousands, in fields of 256 KB. */
-async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
-  const slice = new TimeSlice();
+async function addresses(header: HeaderBlock, key: string, slice: TimeSlice): Promise<readonly DisplayAddress[]> {
   const found: DisplayAddress[] = [];
   const fields = header.fields.filter((field) => field.key === key).slice(0, maxAddressFields);
   for (const address of addressesIn(valuesOf(header, fields))) {
@@ -73,8 +73,7 @@ function* valuesOf(header: HeaderBlock, fields: HeaderBlock['fields']): Generato
   for (const field of fields) yield header.value(field);
 }
 
-async function shown(header: HeaderBlock): Promise<readonly (readonly [string, string])[]> {
-  const slice = new TimeSlice();
+async function shown(header: HeaderBlock, slice: TimeSlice): Promise<readonly (readonly [string, string])[]> {
   const pairs: (readonly [string, string])[] = [];
   for (const field of header.fields.slice(0, maxHeadersShown)) {
     pairs.push([field.name, decodeWords(header.value(field))]);

@@ -184,6 +184,21 @@ describe('reports of other servers', () => {
     assert.deepEqual([await rows(), await result('skipped')], [[], 1]);
   });
 
+  test('that come in a crowd are all taken, and each is read or counted', async (t) => {
+    const { driven, result } = await site(t);
+    const crowd = await Promise.all(
+      Array.from({ length: 100 }, async (_, n) => {
+        const day = new Date(Date.UTC(2026, 0, 1 + (n % 40))).toISOString().slice(0, 10);
+        const eml = Buffer.concat([Buffer.from(field('Comments', 8000).repeat(7)), await signed(mailOf({ day }))]);
+        return driven.data({ ip: `192.0.2.${n % 7}`, to: ['postmaster@example.org'], eml });
+      }),
+    );
+    assert.ok(crowd.every(({ code }) => code === 250));
+    const [read, repeated, skipped] = [await result('read'), await result('repeated'), await result('skipped')];
+    assert.ok(read > 0, `${read} read, ${skipped} skipped`);
+    assert.equal(read + repeated + skipped, 100);
+  });
+
   test('of one submitter do not displace those of others', async (t) => {
     const { driven, rows } = await site(t);
     for (let n = 0; n < 52; n += 1) {
