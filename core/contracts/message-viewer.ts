@@ -53,6 +53,8 @@ export interface LooseMessage {
   readonly size: number;
   /** From its first header field to its end. */
   readonly open: () => Readable | Promise<Readable>;
+  /** Its client, when that is a stranger: it is read behind what pages show, in turns with other strangers. */
+  readonly strangerAddress?: string | undefined;
 }
 
 export interface LoosePage {
@@ -67,7 +69,7 @@ export interface LoosePage {
 
 /** Shows messages of other plugins as the mailbox pages show theirs. */
 export interface MessageViewer {
-  /** @throws Problem `unavailable` while too many are read */
+  /** @throws Problem `unavailable` while too many are read, or too many of the stranger */
   view(message: LooseMessage): Promise<ViewedMessage>;
   /** Model of `message-content.njk`. @throws Problem `unavailable` */
   page(message: LooseMessage, page: LoosePage): Promise<object>;

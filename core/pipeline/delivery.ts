@@ -74,12 +74,15 @@ class MessageDelivery {
   /** Stage `message`, its changes, then stage `deliver`. */
   async #runHooks(received: EnvelopeDraft): Promise<Content> {
     let draft = received;
-    let view = new HookMessage(this.#message);
+    const { stranger, session } = received.transaction;
+    const fresh = (): HookMessage =>
+      new HookMessage(this.#message, noEdit, stranger === true ? session.remote.address : undefined);
+    let view = fresh();
     const isFromOther = () => draft.transaction.reversePath !== this.#transaction.reversePath;
     const rewrite = async (body?: BodyEdit): Promise<void> => {
       const returnPath = isFromOther() ? { returnPath: returnPathLine(draft.transaction.reversePath) } : {};
       this.#message = await this.#message.rewrite({ ...view.edit, ...returnPath, ...(body !== undefined && { body }) });
-      view = new HookMessage(this.#message);
+      view = fresh();
     };
     const apply = (one: Change, limitMs: number): Promise<void> | undefined => {
       if (one.change === 'body') {
@@ -347,13 +350,15 @@ const noEdit: HeaderEdit = { add: [], remove: [] };
 /** A spooled message as hooks see it, with the header changes of the hooks before them. */
 export class HookMessage implements ReceivedMessage {
   readonly edit: HeaderEdit;
+  readonly strangerAddress: string | undefined;
   readonly #message: SpooledMessage;
   #headers: readonly Field[] | undefined;
   #block: HeaderBlock | undefined;
 
-  constructor(message: SpooledMessage, edit: HeaderEdit = noEdit) {
+  constructor(message: SpooledMessage, edit: HeaderEdit = noEdit, strangerAddress?: string) {
     this.#message = message;
     this.edit = edit;
+    this.strangerAddress = strangerAddress;
   }
 
   get size(): number {
@@ -384,16 +389,20 @@ export class HookMessage implements ReceivedMessage {
   }
 
   withField(name: string, value: string): HookMessage {
-    return new HookMessage(this.#message, { ...this.edit, add: [...this.edit.add, [name, value]] });
+    return this.#with({ ...this.edit, add: [...this.edit.add, [name, value]] });
   }
 
   /** Removes received and added fields of that name, case-insensitively. */
   withoutField(name: string): HookMessage {
     const key = name.toLowerCase();
-    return new HookMessage(this.#message, {
+    return this.#with({
       add: this.edit.add.filter(([added]) => added.toLowerCase() !== key),
       remove: [...this.edit.remove, name],
     });
+  }
+
+  #with(edit: HeaderEdit): HookMessage {
+    return new HookMessage(this.#message, edit, this.strangerAddress);
   }
 }
 

@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { dns } from '../../core/contracts/dns.js';
-import { messageViewer } from '../../core/contracts/message-viewer.js';
 import { configuration } from '../../core/contracts/server.js';
 import { openDocument } from '../../core/disk/document.js';
 import type { ReceivedMessage } from '../../core/pipeline/transaction.js';
@@ -31,8 +30,7 @@ export const tlsReports = definePlugin({
   name: 'tls-reports',
   options: Options,
   needs: { configuration, dns },
-  uses: { messageViewer },
-  async setup(context, { options, configuration, dns, messageViewer: viewer }) {
+  async setup(context, { options, configuration, dns }) {
     const { clock, log, http, metrics, smtp } = context;
     let settings: Settings = options;
     const file = join(await context.folder('tls-reports'), 'reports.json');
@@ -40,23 +38,22 @@ export const tlsReports = definePlugin({
     const counter = metrics.counter('tls_reports_total', 'Reports of other servers about TLS.', ['result']);
     http.mount([reportsEndpoint(() => document.data.reports)]);
     http.navigate({ title: 'TLS reports', href: '/tls-reports', order: 94, role: 'read', group: 'Admin' });
-    // Messages are parsed by the store; without it nothing is read.
-    if (viewer !== undefined) {
-      const domains = (): readonly string[] => configuration.domains;
-      const tried = (result: string): void => counter.inc({ result });
-      const reader = new ReportReader({ document, viewer, dns, domains, tried, clock, log });
-      const isWanted = (address: string): boolean => {
-        const { addresses } = settings;
-        if (addresses.length > 0) return addresses.includes(address);
-        return address.startsWith(postmaster) && domains().includes(address.slice(postmaster.length));
-      };
-      smtp.on('message', { order: 'last', timeLimitMs }, async ({ transaction, message }) => {
-        const { recipients, session, id } = transaction;
-        const isForUs = recipients.some(({ address }) => isWanted(address.address.toLowerCase()));
-        if (isForUs && session.dryRun !== true && hasReport(message)) await reader.read(id, message);
-        return next();
-      });
-    }
+    const domains = (): readonly string[] => configuration.domains;
+    const tried = (result: string): void => counter.inc({ result });
+    const reader = new ReportReader({ document, dns, domains, tried, clock, log });
+    context.onClose(() => reader.close());
+    const isWanted = (address: string): boolean => {
+      const { addresses } = settings;
+      if (addresses.length > 0) return addresses.includes(address);
+      return address.startsWith(postmaster) && domains().includes(address.slice(postmaster.length));
+    };
+    smtp.on('message', { order: 'last', timeLimitMs }, async ({ transaction, message }) => {
+      const { recipients, session, id } = transaction;
+      const isForUs = recipients.some(({ address }) => isWanted(address.address.toLowerCase()));
+      const isRead = isForUs && session.dryRun !== true && hasReport(message);
+      if (isRead) await reader.read(id, message, session.remote.address);
+      return next();
+    });
     return {
       reconfigure(changed: Settings) {
         settings = changed;

@@ -1,13 +1,17 @@
 import { z } from 'zod';
 import type { Clock } from '../../core/clock.js';
+import { FairQueue } from '../../core/auth/fair-queue.js';
 import { withTimeout } from '../../core/concurrency.js';
 import type { Dns } from '../../core/contracts/dns.js';
-import type { MessageViewer } from '../../core/contracts/message-viewer.js';
 import type { Document } from '../../core/disk/document.js';
 import type { Log } from '../../core/log/log.js';
-import { parseAddressList } from '../../core/mime/address-list.js';
+import { clientNetworks } from '../../core/net/ip-address.js';
 import type { ReceivedMessage } from '../../core/pipeline/transaction.js';
-import { readReport, type ReportedDomain } from './report.js';
+import { isProblem } from '../../core/problem.js';
+import { WorkerJobs } from '../../core/worker-jobs.js';
+import type { ReportedDomain } from './report.js';
+import type { ReportJob, ReportResult, SigningKeys } from './report-job.js';
+import { maxHeaderBytes, type SignatureClaims, signatureClaims } from './signature-claims.js';
 
 const line = z.string().max(400);
 const count = z.number().min(0);
@@ -30,13 +34,15 @@ export type StoredReport = Readonly<z.output<typeof StoredReport>>;
 export const StoredReports = z.strictObject({ reports: z.array(StoredReport) });
 export type StoredReports = z.output<typeof StoredReports>;
 
-/** What became of a mail with a report. `foreign`: it is about no local domain. */
-export const readResults = ['read', 'repeated', 'unsigned', 'foreign', 'unreadable'] as const;
+/**
+ * What became of a mail with a report. `foreign`: it is about no local domain; `skipped`: it is too large, or there were too
+ * many at once.
+ */
+export const readResults = ['read', 'repeated', 'unsigned', 'foreign', 'unreadable', 'skipped'] as const;
 type ReadResult = (typeof readResults)[number];
 
 interface ReportReaderInput {
   readonly document: Document<StoredReports>;
-  readonly viewer: MessageViewer;
   readonly dns: Dns;
   /** Local domains. */
   readonly domains: () => readonly string[];
@@ -45,75 +51,75 @@ interface ReportReaderInput {
   readonly log: Log;
 }
 
-/** Of a mail, and of the report in it before it is unpacked. */
-const maxMailBytes = 5 * 1024 * 1024;
-const maxPackedBytes = 1024 * 1024;
-const maxSignatures = 5;
+/** A report of a large provider has some 10 KB, and a mail needs no more than a header around it. */
+const maxMailBytes = 1024 * 1024;
 /** The mail is accepted after this time in any case. */
 const maxMs = 10_000;
-/** Mails that are read at a time, with those that wait; of more nothing is read. */
-const maxReading = 5;
+/** Mails whose keys are looked up at a time. */
+const lookups = { concurrency: 8, maxWaitingPerClient: 8, maxWaiting: 64, retryAfterSeconds: 2 };
 const maxReports = 300;
+/** Of all together, in characters of JSON: they are checked and written at once. */
+const maxLength = 1024 * 1024;
 /** Of one submitter, so that none displaces all others. */
 const maxOfSubmitter = 50;
 
-const types = { 'application/tlsrpt+gzip': true, 'application/tlsrpt+json': false } as const;
-const isReportType = (type: string): type is keyof typeof types => Object.hasOwn(types, type);
-
-/** Reads the reports of other servers about TLS of their connections to this one (RFC 8460). */
+/** Reads the reports of other servers about TLS of their connections to this one (RFC 8460), in a thread, one at a time. */
 export class ReportReader {
   readonly #input: ReportReaderInput;
-  #reading = 0;
+  readonly #lookups = new FairQueue(lookups);
+  readonly #jobs = new WorkerJobs<ReportJob, ReportResult>(new URL('./report-worker.js', import.meta.url), {
+    workers: 1,
+  });
 
   constructor(input: ReportReaderInput) {
     this.#input = input;
   }
 
-  /** Never rejects: whatever is wrong with a report, its mail is mail. */
-  async read(transaction: string, message: ReceivedMessage): Promise<void> {
+  /** Never rejects: whatever is wrong with a report, its mail is mail. @param client IP address */
+  async read(transaction: string, message: ReceivedMessage, client: string): Promise<void> {
     const { log, tried } = this.#input;
-    if (message.size > maxMailBytes || this.#reading >= maxReading) return;
-    this.#reading += 1;
+    const patience = { isOver: false };
     try {
-      const result = await withTimeout(maxMs, this.#read(message), 'it took too long');
+      const result = await withTimeout(maxMs, this.#read(message, client, patience), 'it took too long');
       tried(result);
-      if (result === 'unsigned' || result === 'foreign') log.info({ transaction, result }, 'a TLS report is ignored');
+      const isIgnored = result === 'unsigned' || result === 'foreign' || result === 'skipped';
+      if (isIgnored) log.info({ transaction, result }, 'a TLS report is ignored');
     } catch (error) {
-      tried('unreadable');
+      const isBusy = isProblem(error) && error.problem === 'unavailable';
+      tried(isBusy ? 'skipped' : 'unreadable');
       log.warn({ transaction, err: error }, 'a TLS report cannot be read');
     } finally {
-      this.#reading -= 1;
+      patience.isOver = true;
     }
   }
 
-  async #read(message: ReceivedMessage): Promise<ReadResult> {
-    const { viewer, domains } = this.#input;
-    const { parts } = await viewer.view(message);
-    const found = parts.find(({ contentType, size }) => isReportType(contentType) && size <= maxPackedBytes);
-    if (found === undefined || !isReportType(found.contentType)) throw new Error('it has no part with a report');
-    // A report without a signature must be ignored (RFC 8460 §3).
-    const submitter = await this.#signer(message);
-    if (submitter === undefined) return 'unsigned';
-    const { bytes } = await viewer.part(message, found.part);
-    const reported = await readReport(bytes, types[found.contentType]);
-    const local = reported.filter(({ domain }) => domains().includes(domain));
-    return local.length === 0 ? 'foreign' : this.#keep(submitter, local);
+  close(): Promise<void> {
+    return this.#jobs.close();
   }
 
-  /** The domain with a valid signature that is the author's, or above it. */
-  async #signer(message: ReceivedMessage): Promise<string | undefined> {
-    const fields = (wanted: string): readonly string[] =>
-      message.headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
-    const authors = fields('from').flatMap((value) => parseAddressList(value).map(({ address }) => domainOf(address)));
-    if (fields('dkim-signature').length > maxSignatures) return undefined;
-    // Loaded on first use: reports are rare.
-    const { dkimVerify } = await import('mailauth/lib/dkim/verify.js');
-    const resolver = this.#input.dns.resolve as (name: string, type: string) => Promise<string[] | string[][]>;
-    const { results } = await dkimVerify(message.open(), { resolver });
-    const valid = results.filter(({ status }) => status.result === 'pass').map(({ signingDomain }) => signingDomain);
-    return valid
-      .map((domain) => domain.toLowerCase())
-      .find((domain) => authors.some((author) => author === domain || author.endsWith(`.${domain}`)));
+  async #read(message: ReceivedMessage, client: string, patience: { readonly isOver: boolean }): Promise<ReadResult> {
+    if (!message.headers.some(([name]) => name.toLowerCase() === 'dkim-signature')) return 'unsigned';
+    if (message.size > maxMailBytes) return 'skipped';
+    const claims = signatureClaims(await startOf(message, maxHeaderBytes + 1), message.size);
+    if (claims === undefined) return 'skipped';
+    if (claims.keys.length === 0) return 'unsigned';
+    const keys = await this.#lookups.run(['keys', ...clientNetworks(client)], () => this.#keysOf(claims));
+    if (keys.size === 0) return 'unsigned';
+    const outcome = await this.#jobs.forStranger(client, async (run) => {
+      if (patience.isOver) throw new Error('its client waited too long');
+      const bytes = await startOf(message, message.size);
+      const domains = [...this.#input.domains()];
+      const job = { bytes, author: claims.author, keys, domains, maxReported: maxOfSubmitter };
+      return run(job, [bytes.buffer]);
+    });
+    if ('failure' in outcome) throw new Error(outcome.reason);
+    const { result } = outcome;
+    return result.outcome === 'signed' ? this.#keep(result.submitter, result.reported) : result.outcome;
+  }
+
+  async #keysOf({ keys }: SignatureClaims): Promise<SigningKeys> {
+    const answers = await Promise.all(keys.map((name) => this.#input.dns.lookup(name, 'TXT')));
+    return new Map(keys.flatMap((name, n) => (answers[n]?.status === 'found' ? [[name, answers[n].records]] : [])));
   }
 
   async #keep(submitter: string, reported: readonly ReportedDomain[]): Promise<ReadResult> {
@@ -128,10 +134,12 @@ export class ReportReader {
       if (fresh.length > 0) result = 'read';
       const ofSubmitter = new Map<string, number>();
       const all = [...fresh.map((one) => ({ ...one, submitter, receivedAt, failures: [...one.failures] })), ...reports];
+      let length = 0;
       const kept = all.filter((one) => {
         const number = (ofSubmitter.get(one.submitter) ?? 0) + 1;
         ofSubmitter.set(one.submitter, number);
-        return number <= maxOfSubmitter;
+        if (number <= maxOfSubmitter) length += JSON.stringify(one).length;
+        return number <= maxOfSubmitter && length <= maxLength;
       });
       return { reports: kept.slice(0, maxReports) };
     });
@@ -139,4 +147,13 @@ export class ReportReader {
   }
 }
 
-const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
+/** With a buffer of its own, which can be moved to a thread. */
+async function startOf(message: ReceivedMessage, most: number): Promise<Buffer<ArrayBuffer>> {
+  const bytes = Buffer.allocUnsafeSlow(Math.min(most, message.size));
+  let length = 0;
+  for await (const chunk of message.open() as AsyncIterable<Buffer>) {
+    length += chunk.copy(bytes, length);
+    if (length === bytes.length) break;
+  }
+  return bytes.subarray(0, length);
+}

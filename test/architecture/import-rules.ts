@@ -123,6 +123,37 @@ export const importRules: readonly Rule[] = [
     },
   },
   {
+    title: 'only a thread and a command use mailauth, whose time has no bound',
+    faults: imports(
+      ({ specifier, typeOnly }, _, file) =>
+        !typeOnly &&
+        isShipped(file.path) &&
+        /^mailauth\b/.test(specifier) &&
+        ![
+          'plugins/tls-reports/report-worker.ts',
+          'plugins/client-queue/delivery/dkim.ts',
+          'plugins/doctor/dns-checks.ts',
+        ].includes(file.path),
+    ),
+    breach: {
+      path: 'plugins/tls-reports/reader.ts',
+      text: "import { dkimVerify } from 'mailauth/lib/dkim/verify.js';",
+    },
+    allowed: {
+      path: 'plugins/tls-reports/report-worker.ts',
+      text: "import { dkimVerify } from 'mailauth/lib/dkim/verify.js';",
+    },
+  },
+  {
+    title: 'only threads import what runs in threads',
+    faults: imports(
+      ({ typeOnly }, path, file) =>
+        !typeOnly && isShipped(file.path) && /^(?!core\/watchdog\/).*-worker\.ts$/.test(path),
+    ),
+    breach: { path: 'plugins/tls-reports/reader.ts', text: "import './report-worker.js';" },
+    allowed: { path: 'plugins/store/mime/parse-worker.ts', text: "import { parseMessage } from './parse-message.js';" },
+  },
+  {
     title: 'core/mime does no I/O',
     faults: imports((line, path, file) => isIn(file.path, 'core/mime') && doesIo(line, path)),
     breach: { path: 'core/mime/header.ts', text: "import { readFile } from 'node:fs/promises';" },

@@ -24,3 +24,20 @@ test('a hook has a message parsed by the thread of the store', async (t) => {
   const answer = await site.data({ eml: attachment('a.exe') });
   assert.deepEqual([answer.code, answer.text], [550, 'No programs: a.exe in caf?']);
 });
+
+test('a hook sees that a message is of a stranger, whose client takes turns', async (t) => {
+  const seen: (string | undefined)[] = [];
+  const watcher = definePlugin({
+    name: 'watcher',
+    setup({ smtp }) {
+      smtp.on('message', ({ message }) => {
+        seen.push(message.strangerAddress);
+        return next();
+      });
+    },
+  });
+  const site = await drive(watcher, { test: t });
+  await site.data({ ip: '192.0.2.1' });
+  await site.data({ user: 'anna@example.org', from: 'anna@example.org', tls: true });
+  assert.deepEqual(seen, ['192.0.2.1', undefined]);
+});

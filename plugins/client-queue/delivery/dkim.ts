@@ -1,4 +1,4 @@
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -7,6 +7,7 @@ import { scanHeader } from '../../../core/mime/header.js';
 import { problem } from '../../../core/problem.js';
 import type { NewEntry } from '../../../core/contracts/queue-entry.js';
 import type { ClientQueueSettings } from '../options.js';
+import { dkimFields, type SigningKey } from './dkim-signature.js';
 
 /**
  * The author's domain, which receivers compare (RFC 7489 §3.1), else that of the envelope. None when the header is too long
@@ -28,38 +29,33 @@ export function signingDomain(
 
 const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 
-interface Key {
-  readonly selector: string;
-  readonly pem: string;
-}
-
 /** Fields that are signed if present; those that relays add or change are not. */
-const signedFields = [
-  'From',
-  'Sender',
-  'Reply-To',
-  'Subject',
-  'Date',
-  'Message-ID',
-  'To',
-  'Cc',
-  'MIME-Version',
-  'Content-Type',
-  'Content-Transfer-Encoding',
-  'In-Reply-To',
-  'References',
-  'Auto-Submitted',
-  'List-Id',
-  'List-Unsubscribe',
-  'List-Unsubscribe-Post',
-];
+const signedFields = new Set([
+  'from',
+  'sender',
+  'reply-to',
+  'subject',
+  'date',
+  'message-id',
+  'to',
+  'cc',
+  'mime-version',
+  'content-type',
+  'content-transfer-encoding',
+  'in-reply-to',
+  'references',
+  'auto-submitted',
+  'list-id',
+  'list-unsubscribe',
+  'list-unsubscribe-post',
+]);
 
 /**
  * Signs mail of the domains that have keys (RFC 6376), each time it is sent, once with each key: verifiers that do not know
  * Ed25519 take the RSA signature (RFC 8463 §3). A key of a parent domain does not count. Not signed: what goes to targets of this server (mailboxes, LMTP, proxy), and what `/client/send` sends.
  */
 export class DkimSigner {
-  readonly #keys: ReadonlyMap<string, readonly Key[]>;
+  readonly #keys: ReadonlyMap<string, readonly SigningKey[]>;
 
   /**
    * @param keys by domain
@@ -70,7 +66,7 @@ export class DkimSigner {
     this.#keys = new Map(
       Object.entries(keys).map(([domain, ofDomain]) => [
         domain.toLowerCase(),
-        [ofDomain].flat().map(({ selector, key }) => ({ selector, pem: readKey(domain, resolve(folder, key)) })),
+        [ofDomain].flat().map(({ selector, key }) => ({ selector, key: readKey(domain, resolve(folder, key)) })),
       ]),
     );
   }
@@ -88,27 +84,12 @@ export class DkimSigner {
   /** The header fields to prepend, with their line ends. */
   async signature(domain: string, message: Buffer | Readable, now: Date): Promise<Buffer> {
     const keys = this.#keys.get(domain.toLowerCase());
-    const [first] = keys ?? [];
-    if (keys === undefined || first === undefined) throw new Error(`there is no key for ${domain}`);
-    // Loaded on first use: only signing needs it.
-    const { dkimSign } = await import('mailauth/lib/dkim/sign.js');
-    const { signatures, errors } = await dkimSign(message, {
-      canonicalization: 'relaxed/relaxed',
-      signTime: now,
-      headerList: signedFields,
-      // The next three are required by the types and not read.
-      signingDomain: domain,
-      selector: first.selector,
-      privateKey: first.pem,
-      signatureData: keys.map(({ selector, pem }) => ({ signingDomain: domain, selector, privateKey: pem })),
-    });
-    const [failure] = errors;
-    if (failure !== undefined) throw new Error(`mail of ${domain} could not be signed`, { cause: failure });
-    return Buffer.from(signatures);
+    if (keys === undefined) throw new Error(`there is no key for ${domain}`);
+    return dkimFields(message, { domain, keys, fields: signedFields, now });
   }
 }
 
-function readKey(domain: string, path: string): string {
+function readKey(domain: string, path: string): KeyObject {
   const invalid = (why: string, cause?: unknown) =>
     problem('invalid', { detail: `plugins.client-queue.dkim: the key of ${domain}, ${path}, ${why}.`, cause });
   let pem: string;
@@ -118,8 +99,8 @@ function readKey(domain: string, path: string): string {
     throw invalid('cannot be read', error);
   }
   try {
-    const { asymmetricKeyType: type } = createPrivateKey(pem);
-    if (type === 'rsa' || type === 'ed25519') return pem;
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyType === 'rsa' || key.asymmetricKeyType === 'ed25519') return key;
   } catch (error) {
     throw invalid('is no private key in PEM', error);
   }

@@ -1,5 +1,6 @@
-import { isUtf8 } from 'node:buffer';
+import { isAscii as isAsciiBytes, isUtf8 } from 'node:buffer';
 import { isIP } from 'node:net';
+import { TimeSlice } from '../../../core/concurrency.js';
 import { embedded, isAscii } from '../../../core/mime/character.js';
 import { mailDate } from '../../../core/mime/header.js';
 
@@ -66,19 +67,22 @@ const introductions = {
  * A delivery status notification (RFC 3462, RFC 3464), ready to send. UTF-8 is written according to RFC 6533: literally
  * when the recipient's address needs SMTPUTF8 itself, otherwise in forms that every server accepts (§3, §4.1).
  */
-export function composeDsn(input: DsnInput): Buffer {
+export async function composeDsn(input: DsnInput): Promise<Buffer> {
   const { boundary, returnedWhole } = input;
   return Buffer.concat([
     Buffer.from(`${header(input)}This is a message in several parts, in MIME format.\r\n`),
-    part(boundary, 'text/plain; charset=utf-8', 'Notification', encodeText(humanText(input))),
-    statusPart(input),
-    part(boundary, ...original(input, returnedWhole)),
+    part(boundary, 'text/plain; charset=utf-8', 'Notification', await encodeText(await humanText(input))),
+    await statusPart(input),
+    part(boundary, ...(await original(input, returnedWhole))),
     Buffer.from(`--${boundary}--\r\n`),
   ]);
 }
 
 /** RFC 6533 §4.1: a message with UTF-8 in its header is encoded where the return path may not support it. */
-function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean): readonly [string, string, Encoded] {
+async function original(
+  { to, returned, smtputf8 = false }: DsnInput,
+  whole: boolean,
+): Promise<readonly [string, string, Encoded]> {
   const description = whole ? 'Your message' : 'Header of your message';
   const end = returned.indexOf('\r\n\r\n');
   const head = end < 0 ? returned : returned.subarray(0, end);
@@ -87,7 +91,7 @@ function original({ to, returned, smtputf8 = false }: DsnInput, whole: boolean):
   return [
     whole ? 'message/global' : 'message/global-headers',
     description,
-    isAscii(to) ? base64(returned) : asIs(returned),
+    isAscii(to) ? await base64(returned) : asIs(returned),
   ];
 }
 
@@ -109,28 +113,39 @@ function header(input: DsnInput): string {
   return `${fields.join('\r\n')}\r\n\r\n`;
 }
 
-function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnInput): string {
+async function humanText({ reportingMta, recipients, subject, arrival, reason }: DsnInput): Promise<string> {
   const action = recipients[0]?.action ?? 'failed';
-  const blocks = recipients.map(({ address, status, diagnostic, host, action: what, retryUntil }) => {
+  const blocks = await inSlices(recipients, ({ address, status, diagnostic, host, action: what, retryUntil }) => {
     const said = diagnostic === null ? [] : [`    ${host ?? 'This server'} says: ${sayable(diagnostic)}`];
     const until = retryUntil === undefined ? [] : [`    It is tried until ${mailDate(retryUntil)}.`];
     // Their explanations say that the other server has refused it.
     const isUnexplained = host === null && /^\d\.[07]\./.test(status);
     const why = (what === 'failed' || what === 'delayed') && !isUnexplained ? [`    ${explainStatus(status)}`] : [];
-    return [`  ${address}`, ...why, ...said, ...until].join('\n');
+    return wrapped([`  ${address}`, ...why, ...said, ...until].join('\n'));
   });
   const operator = reason === undefined ? [] : [`The operator of this mail server says: ${sayable(reason)}`];
-  return [
+  const paragraphs = [
     `This is the mail server ${reportingMta}.`,
     introductions[action],
     `  Subject: ${sayable(subject) || '(none)'}\n  Received here: ${mailDate(arrival)}`,
     ...operator,
-    ...blocks,
-    'What follows is for programs: a report, and the header or the text of your message.',
-  ].join('\n\n');
+  ];
+  const end = 'What follows is for programs: a report, and the header or the text of your message.';
+  return [...paragraphs.map(wrapped), ...blocks, wrapped(end)].join('\r\n\r\n');
 }
 
-function statusPart(input: DsnInput): Buffer {
+/** A message may have a thousand recipients, each with a long reply. */
+async function inSlices<T, R>(items: readonly T[], work: (item: T) => R): Promise<readonly R[]> {
+  const slice = new TimeSlice();
+  const results: R[] = [];
+  for (const item of items) {
+    results.push(work(item));
+    await slice.yieldIfDue();
+  }
+  return results;
+}
+
+async function statusPart(input: DsnInput): Promise<Buffer> {
   const { boundary, to, reportingMta, envelopeId, arrival, recipients } = input;
   const message = [
     ...(envelopeId === undefined ? [] : [`Original-Envelope-Id: ${oneLine(envelopeId)}`]),
@@ -140,7 +155,7 @@ function statusPart(input: DsnInput): Buffer {
   const [type, form] = isAscii(to)
     ? (['delivery-status', sevenBit] as const)
     : (['global-delivery-status', asItIs] as const);
-  const blocks = [message, ...recipients.map((recipient) => recipientFields(recipient, form))];
+  const blocks = [message, ...(await inSlices(recipients, (recipient) => recipientFields(recipient, form)))];
   const text = blocks.map((fields) => `${fields.join('\r\n')}\r\n`).join('\r\n');
   return part(boundary, `message/${type}`, 'Delivery report', asIs(Buffer.from(text)));
 }
@@ -201,20 +216,25 @@ function part(boundary: string, type: string, description: string, { encoding, b
   return Buffer.concat([Buffer.from(head), bytes, Buffer.from('\r\n')]);
 }
 
-function base64(bytes: Buffer): Encoded {
-  const lines = bytes.toString('base64').match(/.{1,76}/g) ?? [];
-  return { encoding: 'base64', bytes: Buffer.from(`${lines.join('\r\n')}\r\n`) };
+/** Octets that are encoded at a time, to whole lines of 76 characters. */
+const pieceBytes = 57 * 1024;
+
+async function base64(bytes: Buffer): Promise<Encoded> {
+  const starts = Array.from({ length: Math.ceil(bytes.length / pieceBytes) }, (_, n) => n * pieceBytes);
+  const pieces = await inSlices(starts, (at) =>
+    Buffer.from(bytes.toString('base64', at, at + pieceBytes).replaceAll(/.{1,76}/g, '$&\r\n'), 'latin1'),
+  );
+  return { encoding: 'base64', bytes: Buffer.concat(pieces) };
 }
 
 /** The original subtypes of `message` are never encoded (RFC 2046 §5.2.1). */
 function asIs(bytes: Buffer): Encoded {
-  return { encoding: bytes.some((byte) => byte > 127) ? '8bit' : '7bit', bytes };
+  return { encoding: isAsciiBytes(bytes) ? '7bit' : '8bit', bytes };
 }
 
-function encodeText(text: string): Encoded {
-  const wrapped = text.split('\n').map(wrap).join('\r\n');
-  if (isAscii(wrapped)) return { encoding: '7bit', bytes: Buffer.from(`${wrapped}\r\n`) };
-  return base64(Buffer.from(`${wrapped}\r\n`));
+async function encodeText(text: string): Promise<Encoded> {
+  const bytes = Buffer.from(`${text}\r\n`);
+  return isAsciiBytes(bytes) ? { encoding: '7bit', bytes } : base64(bytes);
 }
 
 /** Text of others, with spaces in words that exceed a line (RFC 5322 §2.1.1: 998 octets). */
@@ -227,6 +247,8 @@ function oneLine(text: string): string {
     .trim()
     .slice(0, 1000);
 }
+
+const wrapped = (text: string): string => text.split('\n').map(wrap).join('\r\n');
 
 /** Wraps at 78 characters and keeps the indent. */
 function wrap(line: string): string {

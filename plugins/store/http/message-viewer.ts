@@ -8,7 +8,7 @@ import type {
 } from '../../../core/contracts/message-viewer.js';
 import { problem } from '../../../core/problem.js';
 import { viewMessage } from '../messages/message-view.js';
-import { isUnparsed, type MessageParser } from '../mime/message-parser.js';
+import { isUnparsed, type MessageParser, type Parse } from '../mime/message-parser.js';
 import { summarise } from '../mime/summary.js';
 import { contentPage, defaultView } from './view-model.js';
 
@@ -38,50 +38,58 @@ export class LooseMessageViewer implements MessageViewer {
   }
 
   view(message: LooseMessage): Promise<ViewedMessage> {
-    return this.#with(message, (read) => this.#view(read));
+    return this.#with(message, view);
   }
 
   page(message: LooseMessage, { path, rawHref, view: wanted, remote }: LoosePage): Promise<object> {
-    return this.#with(message, async (read) => {
-      const viewed = await this.#view(read);
-      const view = wanted ?? defaultView(viewed);
+    return this.#with(message, async (read, parse) => {
+      const viewed = await view(read, parse);
+      const shown = wanted ?? defaultView(viewed);
       const cut = read.size > rawHeadBytes;
-      const raw = view === 'raw' ? { bytes: read.head.subarray(0, rawHeadBytes), cut } : undefined;
-      return { ...viewed, ...contentPage(viewed, { path, rawHref, view, remote, raw, list: '' }) };
+      const raw = shown === 'raw' ? { bytes: read.head.subarray(0, rawHeadBytes), cut } : undefined;
+      return { ...viewed, ...contentPage(viewed, { path, rawHref, view: shown, remote, raw, list: '' }) };
     });
   }
 
   html(message: LooseMessage, remote: boolean): Promise<string> {
-    return this.#with(message, async ({ bytes, size }) => {
-      const found = await this.#parser.parse<'html'>({ kind: 'html', bytes, size, remote });
+    return this.#with(message, async ({ bytes, size }, parse) => {
+      const found = await parse<'html'>({ kind: 'html', bytes, size, remote });
       if (isUnparsed(found)) throw unparsed();
       return found.document ?? '';
     });
   }
 
   part(message: LooseMessage, part: string): Promise<DecodedPart> {
-    return this.#with(message, async ({ bytes, size }) => {
-      const found = await this.#parser.parse<'part'>({ kind: 'part', bytes, size, part });
+    return this.#with(message, async ({ bytes, size }, parse) => {
+      const found = await parse<'part'>({ kind: 'part', bytes, size, part });
       if (isUnparsed(found)) throw unparsed();
       if (found.bytes === null) throw problem('not-found', 'There is no such part in this message.');
       return { ...found, bytes: found.bytes };
     });
   }
 
-  #view({ bytes, head, size }: ReadMessage): Promise<ViewedMessage> {
-    const source = { bytes, size };
-    const summary = { ...summarise(head.subarray(0, summaryBytes), size), size };
-    return viewMessage(this.#parser, { source, head: (most) => Promise.resolve(head.subarray(0, most)) }, summary);
+  /** Only one message of strangers lies in memory, beside those that pages show. */
+  #with<T>(message: LooseMessage, use: (read: ReadMessage, parse: Parse) => Promise<T>): Promise<T> {
+    const parser = this.#parser;
+    const { strangerAddress } = message;
+    if (strangerAddress === undefined) return this.#withPermit(async () => use(await read(message), parser.parse));
+    return parser.forStranger(strangerAddress, async (parse) => use(await read(message), parse));
   }
 
-  async #with<T>(message: LooseMessage, use: (read: ReadMessage) => Promise<T>): Promise<T> {
+  async #withPermit<T>(work: () => Promise<T>): Promise<T> {
     await this.#reading.acquire();
     try {
-      return await use(await read(message));
+      return await work();
     } finally {
       this.#reading.release();
     }
   }
+}
+
+function view({ bytes, head, size }: ReadMessage, parse: Parse): Promise<ViewedMessage> {
+  const summary = { ...summarise(head.subarray(0, summaryBytes), size), size };
+  const source = { source: { bytes, size }, head: (most: number) => Promise.resolve(head.subarray(0, most)) };
+  return viewMessage(parse, source, summary);
 }
 
 const unparsed = () => problem('not-found', 'This message could not be parsed; its raw form can be read.');

@@ -4,7 +4,7 @@ import { addressesIn, type DisplayAddress } from '../../../core/mime/address-lis
 import { decodeWords } from '../../../core/mime/encoded-words.js';
 import { type HeaderBlock, scanHeader } from '../../../core/mime/header.js';
 import type { MessageSummary } from '../folders/message-summary.js';
-import { isUnparsed, type MessageParser, type ParseSource } from '../mime/message-parser.js';
+import { isUnparsed, type Parse, type ParseSource } from '../mime/message-parser.js';
 import type { Summary } from '../mime/summary.js';
 
 /** A message of a mailbox on pages and in JSON. */
@@ -22,25 +22,27 @@ const headBytes = 1024 * 1024;
 const defaultHeadBytes = 64 * 1024;
 const maxHeadersShown = 1000;
 const turnEvery = 100;
+const maxAddressFields = 20;
 
 export async function viewMessage<S extends Summary>(
-  parser: MessageParser,
+  parse: Parse,
   message: ReadableMessage,
   summary: S,
 ): Promise<S & Omit<ViewedMessage, 'size'>> {
   const [header, content] = await Promise.all([
     readHeader(message),
-    parser.parse<'message'>({ kind: 'message', ...message.source }),
+    parse<'message'>({ kind: 'message', ...message.source }),
   ]);
   const failed = isUnparsed(content);
+  const slice = new TimeSlice();
   const parts: readonly MessagePart[] = failed ? [] : content.parts;
   return {
     ...summary,
-    to: await addresses(header, 'to'),
-    cc: await addresses(header, 'cc'),
-    bcc: await addresses(header, 'bcc'),
-    replyTo: await addresses(header, 'reply-to'),
-    headers: shown(header),
+    to: await addresses(header, 'to', slice),
+    cc: await addresses(header, 'cc', slice),
+    bcc: await addresses(header, 'bcc', slice),
+    replyTo: await addresses(header, 'reply-to', slice),
+    headers: await shown(header, slice),
     hasAttachments: failed ? summary.hasAttachments : parts.some((part) => part.attachment),
     text: failed ? null : content.text,
     html: failed ? null : content.html,
@@ -55,17 +57,27 @@ async function readHeader({ source, head }: ReadableMessage): Promise<HeaderBloc
   return header.complete || source.size <= defaultHeadBytes ? header : scanHeader(await head(headBytes));
 }
 
-/** Yields, since there may be thousands. */
-async function addresses(header: HeaderBlock, key: string): Promise<readonly DisplayAddress[]> {
-  const slice = new TimeSlice();
+/** Yields, since there may be thousands, in fields of 256 KB. */
+async function addresses(header: HeaderBlock, key: string, slice: TimeSlice): Promise<readonly DisplayAddress[]> {
   const found: DisplayAddress[] = [];
-  for (const address of addressesIn(header.all(key).slice(0, 20))) {
+  const fields = header.fields.filter((field) => field.key === key).slice(0, maxAddressFields);
+  for (const address of addressesIn(valuesOf(header, fields))) {
     found.push(address);
     if (found.length % turnEvery === 0) await slice.yieldIfDue();
   }
   return found;
 }
 
-function shown(header: HeaderBlock): readonly (readonly [string, string])[] {
-  return header.fields.slice(0, maxHeadersShown).map((field) => [field.name, decodeWords(header.value(field))]);
+/** One at a time: to decode a long one takes a while. */
+function* valuesOf(header: HeaderBlock, fields: HeaderBlock['fields']): Generator<string> {
+  for (const field of fields) yield header.value(field);
+}
+
+async function shown(header: HeaderBlock, slice: TimeSlice): Promise<readonly (readonly [string, string])[]> {
+  const pairs: (readonly [string, string])[] = [];
+  for (const field of header.fields.slice(0, maxHeadersShown)) {
+    pairs.push([field.name, decodeWords(header.value(field))]);
+    await slice.yieldIfDue();
+  }
+  return pairs;
 }

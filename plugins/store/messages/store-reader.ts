@@ -241,7 +241,7 @@ export class StoreReader {
       if (summary === undefined) throw problem('not-found', 'There is no such message in this folder.');
       const { handle, size } = file;
       return viewMessage(
-        this.#parser,
+        this.#parser.parse,
         { source: { fd: handle.fd, size }, head: (bytes) => readHead(file, bytes) },
         summary,
       );

@@ -1,12 +1,9 @@
 import { readSync } from 'node:fs';
-import { parentPort } from 'node:worker_threads';
+import { answerJobs } from '../../../core/worker-thread.js';
 import { parseMessage } from './parse-message.js';
-import type { ParseReply, ParseTask } from './message-parser.js';
+import type { ParseTask } from './message-parser.js';
 
-/**
- * The parse thread. It receives a descriptor that the server has opened and checked, or bytes, never a path, and is
- * terminated when it exceeds its time or memory.
- */
+/** The parse thread receives a descriptor that the server has opened and checked, or bytes, never a path. */
 function readAll(task: ParseTask): Buffer {
   if ('bytes' in task) return Buffer.from(task.bytes.buffer, task.bytes.byteOffset, task.bytes.length);
   const { fd, size } = task;
@@ -20,17 +17,7 @@ function readAll(task: ParseTask): Buffer {
   return bytes.subarray(0, length);
 }
 
-async function answer(task: ParseTask): Promise<void> {
-  let reply: ParseReply;
-  try {
-    reply = { ok: true, result: await parseMessage(readAll(task), task) };
-  } catch (error) {
-    reply = { ok: false, error: error instanceof Error ? error.message : String(error) };
-  }
-  const bytes = reply.ok && 'bytes' in reply.result ? reply.result.bytes : null;
-  parentPort?.postMessage(reply, bytes === null ? [] : [bytes.buffer]);
-}
-
-parentPort?.on('message', (task: ParseTask) => void answer(task));
-// Modules are loaded: the time limit starts.
-parentPort?.postMessage('ready', []);
+answerJobs(
+  (task: ParseTask) => parseMessage(readAll(task), task),
+  (result) => ('bytes' in result && result.bytes !== null ? [result.bytes.buffer] : []),
+);

@@ -71,8 +71,8 @@ function read(message: Buffer): Read {
   return JSON.parse(stdout) as Read;
 }
 
-describe('a notice, as another reader reads it', () => {
-  const dsn = read(composeDsn(input));
+describe('a notice, as another reader reads it', async () => {
+  const dsn = read(await composeDsn(input));
   const header = new Map(dsn.headers.map(([name, value]) => [name.toLowerCase(), value]));
 
   test('is a report of three parts without a defect', () => {
@@ -112,14 +112,14 @@ describe('a notice, as another reader reads it', () => {
     assert.match(eve?.get('Diagnostic-Code') ?? '', /^x-postern; 451 5\.4\.7 Tried/);
   });
 
-  test('names a server without a name by its address in brackets', () => {
+  test('names a server without a name by its address in brackets', async () => {
     const [recipient] = input.recipients;
     assert.ok(recipient);
     for (const [host, mta] of [
       ['192.0.2.1', '[192.0.2.1]'],
       ['2001:db8::1', '[IPv6:2001:db8::1]'],
     ] as const) {
-      const text = composeDsn({ ...input, recipients: [{ ...recipient, host }] }).toString();
+      const text = (await composeDsn({ ...input, recipients: [{ ...recipient, host }] })).toString();
       assert.ok(text.includes(`Remote-MTA: dns; ${mta}\r\n`), mta);
     }
   });
@@ -131,34 +131,34 @@ describe('a notice, as another reader reads it', () => {
     assert.ok(dsn.text.split(/\r?\n/).every((line) => line.length <= 78));
   });
 
-  test('lets no text of others begin a line', () => {
-    assert.doesNotMatch(composeDsn(input).toString(), /^X-Evil/m);
+  test('lets no text of others begin a line', async () => {
+    assert.doesNotMatch((await composeDsn(input)).toString(), /^X-Evil/m);
     assert.ok(!header.has('x-evil'));
   });
 });
 
-test('a message may be returned whole, and a Message-ID that is none is not referred to', () => {
+test('a message may be returned whole, and a Message-ID that is none is not referred to', async () => {
   const whole = Buffer.concat([original, Buffer.from('Grüße\r\n')]);
-  const dsn = read(composeDsn({ ...input, returned: whole, returnedWhole: true, originalMessageId: 'x\r\nBcc: y' }));
+  const dsn = read(
+    await composeDsn({ ...input, returned: whole, returnedWhole: true, originalMessageId: 'x\r\nBcc: y' }),
+  );
   assert.equal(dsn.parts[2], 'message/rfc822');
   assert.match(dsn.last, /Grüße/);
   assert.ok(!dsn.headers.some(([name]) => /in-reply-to|bcc/i.test(name)));
 });
 
-test('whatever a server has said, and however the message was called, no line is too long to be sent', () => {
+test('whatever a server has said, and however the message was called, no line is too long to be sent', async () => {
   const recipients = input.recipients.map((one) => ({ ...one, diagnostic: `550 5.1.1 ${'ü'.repeat(900)}` }));
   const given = { reason: 'x'.repeat(1200), subject: 'y'.repeat(1200), originalMessageId: `<${'m'.repeat(996)}>` };
   for (const to of ['anna@example.org', 'jürgen@example.org']) {
-    const lines = composeDsn({ ...input, ...given, to, recipients })
-      .toString()
-      .split('\r\n');
+    const lines = (await composeDsn({ ...input, ...given, to, recipients })).toString().split('\r\n');
     // RFC 5322 §2.1.1, RFC 6532 §3.4.
     for (const line of lines) assert.ok(Buffer.byteLength(line) <= 998, line.slice(0, 80));
   }
 });
 
-test('words beyond ASCII in subject and reason are readable', () => {
-  const dsn = read(composeDsn({ ...input, subject: 'Grüße', reason: 'Wegen Umzug geschlossen – später' }));
+test('words beyond ASCII in subject and reason are readable', async () => {
+  const dsn = read(await composeDsn({ ...input, subject: 'Grüße', reason: 'Wegen Umzug geschlossen – später' }));
   assert.match(dsn.text, /Subject: Grüße/);
   assert.match(dsn.text, /Wegen Umzug geschlossen – später/);
   assert.deepEqual(dsn.defects, []);
@@ -184,8 +184,8 @@ describe('a notice about international mail (RFC 6533)', () => {
     ],
   };
 
-  describe('to an address that needs SMTPUTF8', () => {
-    const text = composeDsn({ ...about, to: 'jürgen@example.org' }).toString();
+  describe('to an address that needs SMTPUTF8', async () => {
+    const text = (await composeDsn({ ...about, to: 'jürgen@example.org' })).toString();
 
     test('holds addresses and replies unchanged, in an internationalized report', () => {
       assert.match(text, /^Content-Type: multipart\/report; report-type=delivery-status;/m);
@@ -202,11 +202,13 @@ describe('a notice about international mail (RFC 6533)', () => {
       );
     });
 
-    test('returns a header in UTF-8, or the message, as what it is', () => {
+    test('returns a header in UTF-8, or the message, as what it is', async () => {
       const headers =
         /^Content-Type: message\/global-headers\r\n.*\r\nContent-Transfer-Encoding: 8bit\r\n\r\nFrom: jürgen@/m;
       assert.match(text, headers);
-      const all = composeDsn({ ...about, to: 'jürgen@example.org', returned: whole, returnedWhole: true }).toString();
+      const all = (
+        await composeDsn({ ...about, to: 'jürgen@example.org', returned: whole, returnedWhole: true })
+      ).toString();
       assert.match(
         all,
         /^Content-Type: message\/global\r\n.*\r\nContent-Transfer-Encoding: 8bit\r\n\r\nFrom: jürgen@/m,
@@ -214,8 +216,8 @@ describe('a notice about international mail (RFC 6533)', () => {
     });
   });
 
-  describe('to an address whose servers may not know SMTPUTF8', () => {
-    const dsn = composeDsn({ ...about, returned: whole, returnedWhole: true });
+  describe('to an address whose servers may not know SMTPUTF8', async () => {
+    const dsn = await composeDsn({ ...about, returned: whole, returnedWhole: true });
     const text = dsn.toString();
 
     test('is ASCII from end to end', () => {
@@ -229,18 +231,21 @@ describe('a notice about international mail (RFC 6533)', () => {
       assert.match(text, /^Diagnostic-Code: smtp; 550 5\.1\.1 Unbekannt: b\?cher\r$/m);
     });
 
-    test('returns the message encoded', () => {
+    test('returns the message encoded', async () => {
       const [, encoded = ''] =
         /^Content-Type: message\/global\r\n.*\r\nContent-Transfer-Encoding: base64\r\n\r\n([^-]*)--/m.exec(text) ?? [];
       assert.deepEqual(Buffer.from(encoded, 'base64'), whole);
-      assert.match(composeDsn(about).toString(), /^Content-Type: message\/global-headers\r\n.*\r\n.*base64\r$/m);
+      assert.match(
+        (await composeDsn(about)).toString(),
+        /^Content-Type: message\/global-headers\r\n.*\r\n.*base64\r$/m,
+      );
     });
   });
 
-  test('returns a header that is ASCII, or no UTF-8, or did not come by SMTPUTF8, as ever', () => {
+  test('returns a header that is ASCII, or no UTF-8, or did not come by SMTPUTF8, as ever', async () => {
     const latin1 = Buffer.from('Subject: Gr\xfc\xdfe\r\n\r\n', 'latin1');
     for (const given of [{ returned: original }, { returned: latin1 }, { smtputf8: false }])
-      assert.match(composeDsn({ ...about, ...given }).toString(), /^Content-Type: text\/rfc822-headers\r$/m);
+      assert.match((await composeDsn({ ...about, ...given })).toString(), /^Content-Type: text\/rfc822-headers\r$/m);
   });
 });
 
@@ -249,10 +254,10 @@ for (const [action, subject] of [
   ['relayed', 'Your message was passed on'],
   ['delivered', 'Your message was delivered'],
 ] as const) {
-  test(`a notice that mail was ${action} says so`, () => {
+  test(`a notice that mail was ${action} says so`, async () => {
     const retryUntil = new Date('2026-11-26T11:00:00Z');
     const recipients = input.recipients.map((one) => ({ ...one, action, ...(action === 'delayed' && { retryUntil }) }));
-    const dsn = read(composeDsn({ ...input, recipients }));
+    const dsn = read(await composeDsn({ ...input, recipients }));
     assert.ok(dsn.headers.some(([name, value]) => name === 'Subject' && value === subject));
     assert.ok(dsn.status.slice(1).every((fields) => new Map(fields).get('Action') === action));
   });

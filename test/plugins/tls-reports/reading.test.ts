@@ -146,9 +146,57 @@ describe('reports of other servers', () => {
       assert.equal((await driven.data({ to: ['postmaster@example.org'], eml })).code, 250);
     }
     const none =
-      'Content-Type: multipart/report; report-type=tlsrpt; boundary=b\r\n\r\n--b\r\n\r\nnothing\r\n--b--\r\n';
-    assert.equal((await driven.data({ to: ['postmaster@example.org'], eml: none })).code, 250);
+      'From: tls@sender.example\r\nContent-Type: multipart/report; report-type=tlsrpt; boundary=b\r\n\r\n--b\r\n\r\nnothing\r\n--b--\r\n';
+    const eml = await signed(Buffer.from(none));
+    assert.equal((await driven.data({ to: ['postmaster@example.org'], eml })).code, 250);
     assert.deepEqual([await rows(), await result('unreadable')], [[], 4]);
+  });
+
+  const words = 'ordinary words in a row '.repeat(3).trimEnd();
+  const field = (name: string, bytes: number): string => {
+    const lines = Math.floor((bytes - name.length - 2) / (words.length + 3));
+    return `${name}: ${Array.from({ length: lines }, () => words).join('\r\n ')}\r\n`;
+  };
+  for (const [title, extra, expected] of [
+    ['a header within the bounds', field('Comments', 8000).repeat(7), 'read'],
+    ['a long field', field('Comments', 10_000), 'skipped'],
+    ['a long header', field('Comments', 7000).repeat(10), 'skipped'],
+    ['many fields', 'Comments: x\r\n'.repeat(600), 'skipped'],
+    ['a long line that is no field', field('no field', 10_000).replace(':', ''), 'skipped'],
+    ['two authors', 'From: eve@sender.example\r\n', 'skipped'],
+    ['too many signatures', 'DKIM-Signature: v=1; d=sender.example; s=s1\r\n'.repeat(5), 'skipped'],
+  ] as const) {
+    test(`with ${title} are ${expected}`, async (t) => {
+      const { driven, result } = await site(t);
+      const eml = Buffer.concat([Buffer.from(extra), await signed(mailOf())]);
+      assert.equal((await driven.data({ to: ['postmaster@example.org'], eml })).code, 250);
+      assert.equal(await result(expected), 1);
+    });
+  }
+
+  test('in mail of more than 1 MB are skipped', async (t) => {
+    const { driven, rows, result } = await site(t);
+    const text = mailOf().toString('latin1');
+    const long = text.replace(/(\r\n--[^\r\n]+--\r\n)$/, `$1${`${words}\r\n`.repeat(15_000)}`);
+    const eml = await signed(Buffer.from(long, 'latin1'));
+    assert.ok(eml.length > 1024 * 1024);
+    assert.equal((await driven.data({ to: ['postmaster@example.org'], eml })).code, 250);
+    assert.deepEqual([await rows(), await result('skipped')], [[], 1]);
+  });
+
+  test('that come in a crowd are all taken, and each is read or counted', async (t) => {
+    const { driven, result } = await site(t);
+    const crowd = await Promise.all(
+      Array.from({ length: 100 }, async (_, n) => {
+        const day = new Date(Date.UTC(2026, 0, 1 + (n % 40))).toISOString().slice(0, 10);
+        const eml = Buffer.concat([Buffer.from(field('Comments', 8000).repeat(7)), await signed(mailOf({ day }))]);
+        return driven.data({ ip: `192.0.2.${n % 7}`, to: ['postmaster@example.org'], eml });
+      }),
+    );
+    assert.ok(crowd.every(({ code }) => code === 250));
+    const [read, repeated, skipped] = [await result('read'), await result('repeated'), await result('skipped')];
+    assert.ok(read > 0, `${read} read, ${skipped} skipped`);
+    assert.equal(read + repeated + skipped, 100);
   });
 
   test('of one submitter do not displace those of others', async (t) => {
