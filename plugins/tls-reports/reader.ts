@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import type { Clock } from '../../core/clock.js';
-import { FairQueue } from '../../core/auth/fair-queue.js';
+import { FairQueue } from '../../core/fair-queue.js';
 import { withTimeout } from '../../core/concurrency.js';
 import type { Dns } from '../../core/contracts/dns.js';
 import type { Document } from '../../core/disk/document.js';
 import type { Log } from '../../core/log/log.js';
-import { clientNetworks } from '../../core/net/ip-address.js';
 import type { ReceivedMessage } from '../../core/pipeline/transaction.js';
+import { clientPath } from '../../core/turns.js';
 import { isProblem } from '../../core/problem.js';
 import { WorkerJobs } from '../../core/worker-jobs.js';
 import type { ReportedDomain } from './report.js';
@@ -56,7 +56,13 @@ const maxMailBytes = 1024 * 1024;
 /** The mail is accepted after this time in any case. */
 const maxMs = 10_000;
 /** Mails whose keys are looked up at a time. */
-const lookups = { concurrency: 8, maxWaitingPerClient: 8, maxWaiting: 64, retryAfterSeconds: 2 };
+const lookups = {
+  concurrency: 8,
+  maxWaitingPerClient: 8,
+  maxWaiting: 64,
+  retryAfterSeconds: 2,
+  detail: 'Too many reports are being read at once.',
+};
 const maxReports = 300;
 /** Of all together, in characters of JSON: they are checked and written at once. */
 const maxLength = 1024 * 1024;
@@ -103,7 +109,7 @@ export class ReportReader {
     const claims = signatureClaims(await startOf(message, maxHeaderBytes + 1), message.size);
     if (claims === undefined) return 'skipped';
     if (claims.keys.length === 0) return 'unsigned';
-    const keys = await this.#lookups.run(['keys', ...clientNetworks(client)], () => this.#keysOf(claims));
+    const keys = await this.#lookups.run(['keys', ...clientPath(client)], () => this.#keysOf(claims));
     if (keys.size === 0) return 'unsigned';
     const outcome = await this.#jobs.forStranger(client, async (run) => {
       if (patience.isOver) throw new Error('its client waited too long');
