@@ -41,8 +41,10 @@ function decodedSegment(segment: string): string | undefined {
 }
 
 const maxFields = 1000;
+/** An object with more is slow, and no form of this server has as many. */
+const maxNames = 100;
 
-/** Parses `a=1&b=2`. Malformed percent signs, broken UTF-8 and NUL are refused. */
+/** Parses `a=1&b=2`. Malformed percent signs, broken UTF-8, NUL, and more than 1,000 fields or 100 names are refused. */
 export function parseFields(text: string, what: 'query' | 'form'): Fields {
   const unreadable = () => problem('bad-request', `The ${what} cannot be read.`);
   if (separators(text, maxFields) >= maxFields) throw unreadable();
@@ -52,11 +54,15 @@ export function parseFields(text: string, what: 'query' | 'form'): Fields {
     throw unreadable();
   }
   const fields = Object.create(null) as Record<string, string | string[]>;
+  let names = 0;
   for (const [name, value] of new URLSearchParams(text)) {
     if (name.includes('\0') || value.includes('\0')) throw unreadable();
     const before = fields[name];
-    if (before === undefined) fields[name] = value;
-    else if (typeof before === 'string') fields[name] = [before, value];
+    if (before === undefined) {
+      names += 1;
+      if (names > maxNames) throw problem('bad-request', `The ${what} has more than ${maxNames} different fields.`);
+      fields[name] = value;
+    } else if (typeof before === 'string') fields[name] = [before, value];
     else before.push(value);
   }
   return fields;

@@ -84,7 +84,7 @@ describe('turns of sessions', () => {
     const { engine, counted } = await countingEngine(test, () => taken);
     const client = await engine.greeted();
     const text = 'Subject: Hi\r\n\r\nHi\r\n';
-    const octets = [...text].map((octet) => `BDAT 1\r\n${octet}`).join('');
+    const octets = text.replace(/[^]/g, (octet) => `BDAT 1\r\n${octet}`);
     const lines = ['MAIL FROM:<a@example.org>', ...Array<string>(20).fill('RCPT TO:<anna@localhost>')];
     client.write(`${lines.join('\r\n')}\r\n${octets}BDAT 0 LAST\r\nQUIT\r\n`);
     const replies = await client.readReplies(lines.length + text.length + 2);
