@@ -130,7 +130,7 @@ export const LimitOptions = z.strictObject({
   recipients: count(1000, 1_000_000).describe('Recipients of one message; further ones get 452.'),
   transactions: count(10_000, 1_000_000).describe('Messages of one session; then 421.'),
   commandsWithoutMessage: count(200, 1_000_000).describe(
-    'Commands of a session since its last message, beside one for each of `recipients`; the next one is 421 and the end.',
+    'Commands of a session that lead to no message, beside one for each of `recipients`; the next one is 421 and the end.',
   ),
   errors: count(20, 10_000).describe('Error replies of one session; the next one is 421 and the end.'),
   clients: count(4000, 1_000_000).describe('Sessions at once, over all listeners; further ones get 421.'),
