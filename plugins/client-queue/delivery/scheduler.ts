@@ -203,12 +203,15 @@ export class Scheduler {
 
   #room(site: string): number {
     const pace = this.#paceOf(site);
+    const most = this.#trials.most(pace);
+    if (most === 0) return 0;
     const limits = this.limits(site);
-    const room = pace.room(this.#input.shares.of(site, limits));
+    const room = Math.min(most, pace.room(this.#input.shares.of(site, limits)));
     if (room <= 0 && !takesNothing(limits)) {
       this.#input.shares.use(site, limits, { running: pace.running, waiting: true, idleMs: this.#idleMs });
     }
-    return this.#trials.grant(pace, room);
+    this.#trials.grant(pace, room);
+    return room;
   }
 
   /**

@@ -71,25 +71,24 @@ export class Trials {
     return Math.floor(this.#fruitless);
   }
 
-  /** The part of its room that a site gets in this claim. */
-  grant(pace: SitePace, room: number): number {
+  /** What a site may get in this claim at most, before its own limits are looked at: there may be very many. */
+  most(pace: SitePace): number {
     const { standing } = pace;
-    if (standing === 'proven' || room <= 0) return room;
-    if (standing === 'hanging') {
-      if (this.#leftForHanging <= 0 || !pace.mayTryAgain) return 0;
-      this.#leftForHanging -= 1;
-      return this.#take(1);
-    }
+    if (standing === 'proven') return Infinity;
+    if (standing === 'hanging') return this.#leftForHanging > 0 && pace.mayTryAgain ? 1 : 0;
     const isAmple = this.#left > this.#most * ampleShare;
     const most = (isAmple ? firstConnections : 1) - pace.busy;
     if (most > 0 && this.#granted >= this.#places) this.#isShort = true;
-    return this.#take(Math.max(0, Math.min(room, most, this.#left)));
+    return Math.max(0, Math.min(most, this.#left));
   }
 
-  #take(count: number): number {
+  /** A site gets so much in this claim. */
+  grant(pace: SitePace, count: number): void {
+    const { standing } = pace;
+    if (standing === 'proven' || count <= 0) return;
+    if (standing === 'hanging') this.#leftForHanging -= count;
     this.#left -= count;
     this.#granted += count;
-    return count;
   }
 
   /** A lease was fetched for the site. */

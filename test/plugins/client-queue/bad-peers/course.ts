@@ -59,6 +59,8 @@ export async function openCourse(t: Ending, { kinds, each, haste }: Omit<CourseO
     finder: finderOf(peers, haste),
     deadlines: divided(haste),
     clock,
+    // Most of what is in memory, otherwise.
+    keepFinishedMs: 5000,
     options: { port: peers.port, tls: 'opportunistic' },
   });
   const enqueue = async (places: readonly PeerPlace[], messages: number): Promise<void> => {

@@ -31,10 +31,15 @@ const aim = 0.7;
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 /** Messages that the good server got in that time, with work for it at any time. */
-async function play({ peers, feed }: Course, ms: number): Promise<number> {
+async function play({ peers, feed, fixture }: Course, ms: number): Promise<number> {
   const before = peers.arrived();
   let fed = before;
+  let keptAt = performance.now();
   for (const until = performance.now() + ms; performance.now() < until;) {
+    if (performance.now() - keptAt > 1000) {
+      keptAt = performance.now();
+      await fixture.outbound.housekeep();
+    }
     if (fed - peers.arrived() < backlog) {
       await feed(backlog / 5);
       fed += backlog / 5;
@@ -43,24 +48,14 @@ async function play({ peers, feed }: Course, ms: number): Promise<number> {
   return peers.arrived() - before;
 }
 
-async function rateAlone(t: Ending): Promise<number> {
-  const { ending, release } = ownEnding(t);
-  const course = await openCourse(ending, { kinds: [], each: 0, haste: 1 });
-  await course.fixture.outbound.start();
-  await play(course, aloneMs / 5);
-  const started = undisturbedMs();
-  const got = await play(course, aloneMs);
-  const rate = (got / (undisturbedMs() - started)) * 1000;
-  await release();
-  return rate;
-}
-
 async function beside(t: Ending, kinds: readonly PeerKind[], ms: number): Promise<void> {
   const { ending, release } = ownEnding(t);
-  const alone = await rateAlone(t);
   const course = await openCourse(ending, { kinds, each: Number(values.each), haste: Number(values.haste) });
-  await course.burden(Number(values.messages));
   await course.fixture.outbound.start();
+  await play(course, aloneMs / 5);
+  const beganAlone = undisturbedMs();
+  const alone = ((await play(course, aloneMs)) / (undisturbedMs() - beganAlone)) * 1000;
+  await course.burden(Number(values.messages));
   const title = kinds.length === peerKinds.length ? 'all kinds' : kinds.join(', ');
   const started = performance.now();
   let sum = 0;
@@ -77,7 +72,7 @@ async function beside(t: Ending, kinds: readonly PeerKind[], ms: number): Promis
     const figures = [
       `${((got / took) * 1000).toFixed(0)}/s`,
       `${((got / took / alone) * 1000).toFixed(2)} of ${alone.toFixed(0)}/s alone`,
-      `${course.peers.open()} connections to bad servers`,
+      `${course.fixture.outbound.poolFigures()['leased']} connections in use`,
       `${((user + system) / took / 10).toFixed(0)} % of a processor, threads of the peers included`,
       `${(process.memoryUsage.rss() / 1e6).toFixed(0)} MB`,
     ];
