@@ -74,7 +74,7 @@ async function beside(t: Ending, kinds: readonly PeerKind[], ms: number): Promis
       `${((got / took / alone) * 1000).toFixed(2)} of ${alone.toFixed(0)}/s alone`,
       `${course.fixture.outbound.poolFigures()['leased']} connections in use`,
       `${((user + system) / took / 10).toFixed(0)} % of a processor, threads of the peers included`,
-      `${(process.memoryUsage.rss() / 1e6).toFixed(0)} MB`,
+      `${(process.memoryUsage.rss() / 1e6).toFixed(0)} MB, ${(process.memoryUsage().heapUsed / 1e6).toFixed(0)} MB of them objects of the worker`,
     ];
     say(`${title}, ${((performance.now() - started) / 60_000).toFixed(1)} min: ${figures.join('; ')}`);
   }
