@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { PeerPlace } from '../test/support/bad-peers.js';
 import { installHaraka } from './haraka.js';
 import { freePort, listening, stopChild } from './peer.js';
 import { startMaster } from './postfix-master.js';
@@ -17,6 +18,8 @@ export interface RelayLoad {
   readonly to?: (message: number) => readonly string[];
   /** Share of the messages whose server cannot be reached. */
   readonly failing?: number;
+  /** Some go to servers that hang. */
+  readonly hasBadPeers?: boolean;
 }
 
 /** A way into a queue. */
@@ -48,13 +51,16 @@ export interface RelayStart {
   readonly sink: number;
   readonly sender: Sender;
   readonly sessions: number;
+  /** Servers that hang, and their port. */
+  readonly bad: { readonly port: number; readonly places: readonly PeerPlace[] };
 }
 
 export const relayPeers: Readonly<Record<string, (start: RelayStart) => Promise<RelayPeer | undefined>>> = {
   postern: (start) => startPostern('postern, SMTP', start, 1),
   postern2: (start) => startPostern('postern, SMTP, 2 processes', start, 2),
   haraka: startHaraka,
-  postfix: startPostfix,
+  postfix: (start) => startPostfix('postfix, SMTP', start, []),
+  postfix500: (start) => startPostfix('postfix, SMTP, 500 processes', start, ['default_process_limit = 500']),
 };
 
 function bySmtp(title: string, port: number, { sender, sessions }: RelayStart): Entrance {
@@ -78,6 +84,10 @@ async function startPostern(title: string, start: RelayStart, count: number): Pr
   for (const domain of livingDomains) routes[`to-${domain.split('.', 1)[0]}`] = { ...route, domains: [domain] };
   for (const [index, domain] of deadDomains.entries()) {
     routes[`to-${domain.split('.', 1)[0]}`] = { ...route, mx: [deadAddress(index)], domains: [domain] };
+  }
+  for (const { domain, address } of start.bad.places) {
+    const hanging = { mx: [address], port: start.bad.port, tls: 'opportunistic', domains: [domain] };
+    routes[`to-${domain.split('.', 1)[0]}`] = hanging;
   }
   const settings = {
     hostname: 'bench.example',
@@ -136,15 +146,17 @@ async function startHaraka(start: RelayStart): Promise<RelayPeer | undefined> {
 }
 
 /** `relayhost`, with the limits and the connection cache that Postfix comes with. */
-async function startPostfix(start: RelayStart): Promise<RelayPeer | undefined> {
+async function startPostfix(title: string, start: RelayStart, more: readonly string[]): Promise<RelayPeer | undefined> {
   const elsewhere = deadDomains.map((domain, index) => `{ ${domain} = smtp:[${deadAddress(index)}]:${start.sink} }`);
+  const hanging = start.bad.places.map(({ domain, address }) => `{ ${domain} = smtp:[${address}]:${start.bad.port} }`);
   const master = await startMaster(start.folder, [
+    ...more,
     'myhostname = bench.example',
     'mydestination =',
     'smtp_tls_security_level = none',
     `relayhost = [127.0.0.1]:${start.sink}`,
-    `transport_maps = inline:{ ${elsewhere.join(', ')} }`,
+    `transport_maps = inline:{ ${[...elsewhere, ...hanging].join(', ')} }`,
   ]);
   if (master === undefined) return undefined;
-  return { pids: [master.pid], entrances: [bySmtp('postfix, SMTP', master.port, start)], stop: () => master.stop() };
+  return { pids: [master.pid], entrances: [bySmtp(title, master.port, start)], stop: () => master.stop() };
 }

@@ -11,6 +11,7 @@ import {
   relayPeers,
   type RelayPeer,
 } from './relay-peers.js';
+import { startBadPeers } from '../test/support/bad-peers.js';
 import { familySeconds } from './family-time.js';
 import { warmMessages } from './loads.js';
 import { arrived, type RelaySink, startRelaySink } from './relay-sink.js';
@@ -26,6 +27,18 @@ const options = {
 } as const;
 
 const domainOf = (message: number): string => livingDomains[message % livingDomains.length] ?? '';
+/** Sixty domains whose servers hang. */
+const badKinds = [
+  'silent',
+  'silent at a step',
+  'one byte a second',
+  'no reply to the dot',
+  'endless replies',
+  'no line ends',
+] as const;
+const eachKind = 10;
+const badDomains: string[] = [];
+const badDomain = (nth: number): string => badDomains[nth % badDomains.length] ?? '';
 const loads: readonly RelayLoad[] = [
   { title: '5 KB', messages: 5000, bytes: 5000 },
   {
@@ -42,6 +55,14 @@ const loads: readonly RelayLoad[] = [
     bytes: 5000,
     failing: deadDomains.length / livingDomains.length,
     to: (message) => [`user@${deadDomains[message % livingDomains.length] ?? domainOf(message)}`],
+  },
+  {
+    title: 'bad peers',
+    messages: 5000,
+    bytes: 5000,
+    hasBadPeers: true,
+    failing: 1 / 5,
+    to: (message) => [message % 5 === 0 ? `user@${badDomain(message / 5)}` : 'user@elsewhere.example'],
   },
 ];
 /** What a server does behind the last message belongs to its processor time. */
@@ -77,18 +98,25 @@ export async function relay(args: readonly string[]): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
   const peers: RelayPeer[] = [];
   const sink = await startRelaySink();
+  const chosen = loads.filter(({ title }) => title.includes(values.only));
+  const releases: (() => void | Promise<void>)[] = [];
   try {
+    const kinds = chosen.some(({ hasBadPeers }) => hasBadPeers) ? badKinds : [];
+    const ending = { after: (release: () => void | Promise<void>) => void releases.push(release) };
+    const { port, bad: places } = await startBadPeers(ending, { kinds, each: eachKind });
+    badDomains.push(...places.map(({ domain }) => domain));
+    const bad = { port, places };
     const sender = await chooseSender();
     const sessions = Number(values.sessions);
     for (const name of values.peers === '' ? Object.keys(relayPeers) : values.peers.split(',')) {
       const own = join(folder, name);
       mkdirSync(own);
-      const peer = await relayPeers[name]?.({ folder: own, sink: sink.port, sender, sessions });
+      const peer = await relayPeers[name]?.({ folder: own, sink: sink.port, sender, sessions, bad });
       if (peer !== undefined) peers.push(peer);
     }
     const rows: Row[] = [];
     const out = new Set<RelayPeer>();
-    for (const load of loads.filter(({ title }) => title.includes(values.only))) {
+    for (const load of chosen) {
       const contestants = peers
         .filter((peer) => !out.has(peer))
         .flatMap((peer) => peer.entrances.map((entrance): Contestant => ({ peer, entrance, rounds: [], times: [] })))
@@ -106,6 +134,7 @@ export async function relay(args: readonly string[]): Promise<void> {
     printRows(rows);
   } finally {
     for (const peer of peers) await peer.stop().catch(() => undefined);
+    for (const release of releases) await release();
     await sink.stop();
     rmSync(folder, { recursive: true, force: true });
   }

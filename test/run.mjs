@@ -77,6 +77,7 @@ const thorough = [
   'peers',
   'plugins/accounts/accounts',
   'plugins/acme/acme',
+  'plugins/client-queue/bad-peers',
   'plugins/client-queue/dane/delivery',
   'plugins/client-queue/hanging-lookups',
   'plugins/client-queue/job-routes',

@@ -372,7 +372,7 @@ const maxLineBytes = 4096;
 const maxLines = 256;
 const maxBytes = 16 * 1024;
 /** Bytes of a reply that are read. The text may be cut, since the code comes first; an endless reply is malformed. */
-const maxReadBytes = 1024 * 1024;
+const maxReadBytes = 256 * 1024;
 const LF = 10;
 const CR = 13;
 
@@ -405,6 +405,11 @@ export class ReplyReader {
     return this.incomplete && '421'.startsWith(code);
   }
 
+  /** Further lines are not kept. */
+  get #isFull(): boolean {
+    return this.#lines.length >= maxLines || this.#bytes > maxBytes;
+  }
+
   /** The replies that this chunk completes. Nothing follows a malformed one. */
   read(chunk: Buffer): readonly (Reply | Malformed)[] {
     const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
@@ -429,6 +434,8 @@ export class ReplyReader {
   }
 
   #line(bytes: Buffer): Reply | Malformed | undefined {
+    // Of an endless reply most lines are like that, and each costs little.
+    if (this.#isFull && bytes.toString('latin1', 0, 4) === `${this.#code}-`) return undefined;
     const line = bytes.at(-1) === CR ? bytes.subarray(0, -1) : bytes;
     const text = readable(line.subarray(0, maxLineBytes));
     const match = syntax.exec(text);
@@ -438,7 +445,7 @@ export class ReplyReader {
       return { malformed: 'the lines of one reply have different codes' };
     this.#code = code;
     this.#bytes += text.length;
-    if (this.#lines.length === 0 || (this.#lines.length < maxLines && this.#bytes <= maxBytes)) {
+    if (this.#lines.length === 0 || !this.#isFull) {
       this.#lines.push(match[3] ?? '');
     }
     if (match[2] === '-') return undefined;

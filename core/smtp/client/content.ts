@@ -18,6 +18,7 @@ export class ContentWriter {
   readonly #mayEnd: SendOptions['mayEnd'];
   readonly #encoder = new DataEncoder();
   readonly #sevenBit: boolean;
+  #ended = false;
 
   constructor(
     channel: Channel,
@@ -36,6 +37,11 @@ export class ContentWriter {
     return this.#encoder.taken;
   }
 
+  /** The final dot was handed to the system. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
   /**
    * Resolves with true when the final dot is written, with false when the channel has failed. A failing stream, or an
    * 8-bit byte for a server without 8BITMIME, breaks the connection before the dot, so that the server discards the
@@ -50,6 +56,7 @@ export class ContentWriter {
     return this.#ifItMayEnd(() => {
       const encoded = this.#encode(source, watch);
       if (encoded === undefined) return false;
+      this.#ended = true;
       // A small copy costs less than a write of two pieces.
       this.#channel.write(Buffer.concat([encoded, this.#encoder.end()]));
       return true;
@@ -115,6 +122,7 @@ export class ContentWriter {
 
   #end(): boolean {
     if (this.#channel.failure !== undefined) return false;
+    this.#ended = true;
     this.#channel.write(this.#encoder.end());
     return true;
   }

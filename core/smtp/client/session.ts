@@ -50,6 +50,8 @@ export interface ClientSession {
   readonly failure: ClientFailure | undefined;
   /** The server offers BDAT and does not know it, or lost its way after it: the next connection does without. */
   readonly refusedChunk: boolean;
+  /** During `send`: the server may have all of the message, so that to break off would perhaps double it. */
+  readonly mayBeTaken: boolean;
 
   /**
    * MAIL, RCPT, DATA and the message in as few writes as the server allows. Never rejects. Afterwards the session is
@@ -122,6 +124,7 @@ export class LiveSession implements ClientSession {
   #accepted = 0;
   #messages = 0;
   #refusedChunk = false;
+  #transaction: ClientTransaction | undefined;
 
   constructor(opened: OpenedSession) {
     const { address, port, host = address, protocol } = opened.server;
@@ -153,6 +156,10 @@ export class LiveSession implements ClientSession {
     return this.#refusedChunk;
   }
 
+  get mayBeTaken(): boolean {
+    return this.#transaction?.mayBeTaken === true;
+  }
+
   async send(message: OutgoingMessage, options: SendOptions = {}): Promise<MessageResult> {
     const { signal, settled } = options;
     if (signal?.aborted === true) return failedResult(message, abortFailure('mail'), settled);
@@ -163,7 +170,9 @@ export class LiveSession implements ClientSession {
     this.#begin();
     const context = { channel, capabilities: this.capabilities, deadlines: this.#deadlines, protocol: this.protocol };
     const transaction = new ClientTransaction(context, message, options);
+    this.#transaction = transaction;
     const result = await transaction.run();
+    this.#transaction = undefined;
     signal?.removeEventListener('abort', aborted);
     if (result.bytes > 0) this.#messages += 1;
     this.#state = transaction.clean ? 'ready' : 'spent';

@@ -41,6 +41,7 @@ export class ClientTransaction {
   readonly #accepted: number[] = [];
   #failure: ClientFailure | undefined;
   #bytes = 0;
+  #writer: ContentWriter | undefined;
   #clean = false;
   #refusedChunk = false;
 
@@ -59,6 +60,11 @@ export class ClientTransaction {
   /** The server offers BDAT and does not know it, or lost its way after it. */
   get refusedChunk(): boolean {
     return this.#refusedChunk;
+  }
+
+  /** The server may have all of the message. */
+  get mayBeTaken(): boolean {
+    return this.#bytes > 0 || this.#writer?.ended === true;
   }
 
   async run(): Promise<MessageResult> {
@@ -196,6 +202,7 @@ export class ClientTransaction {
   async #sendContent(go: Reply): Promise<void> {
     const { channel, capabilities, deadlines, protocol } = this.#context;
     const writer = new ContentWriter(channel, capabilities, deadlines, this.#options.mayEnd);
+    this.#writer = writer;
     const written = writer.write(this.#message.content);
     const whole = typeof written === 'boolean' ? written : await written;
     this.#bytes = writer.bytes;

@@ -1,3 +1,4 @@
+import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { ReplyAction } from './reply-classification.js';
 
 /** The final verdict on one recipient. */
@@ -37,4 +38,22 @@ export interface AttemptResult {
   readonly servers: ServersTried;
   /** Why a retry is useless although no server refused: an operator has to look at it. */
   readonly hold?: string;
+}
+
+/** An attempt under way. */
+export interface RunningAttempt {
+  readonly lease: Lease;
+  /** Monotonic time of its beginning, in milliseconds. */
+  readonly since: number;
+  /**
+   * Ends it as if a deadline had passed. False, and nothing happens, when the server may have the message already.
+   * Absent while there is nothing to end.
+   */
+  cut?: () => boolean;
+}
+
+/** A message got through: the attempt has a final verdict about a recipient. */
+export function isFruitful({ verdicts }: Pick<AttemptResult, 'verdicts'>): boolean {
+  for (const { action } of verdicts.values()) if (action !== 'defer') return true;
+  return false;
 }

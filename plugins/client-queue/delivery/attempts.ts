@@ -11,7 +11,7 @@ import { isProblem } from '../../../core/problem.js';
 import { ClockWatch } from '../queue/clock-watch.js';
 import { damageHolds, deadLetterReason } from '../queue/hold-reasons.js';
 import { expiredReply } from '../queue/housekeeping.js';
-import type { AttemptResult, RecipientVerdict } from './attempt-result.js';
+import type { AttemptResult, RecipientVerdict, RunningAttempt } from './attempt-result.js';
 import { readDestination } from './destination.js';
 import { attemptLocally, type LocalAttemptContext } from './local-attempt.js';
 import type { OutboundMetrics } from './outbound-metrics.js';
@@ -91,15 +91,16 @@ export class AttemptRunner {
   }
 
   /** Never rejects: an error here is a local fault, hence temporary. */
-  async attempt(lease: Lease, connections: number): Promise<AttemptResult> {
+  async attempt(attempt: RunningAttempt, connections: number): Promise<AttemptResult> {
     const { remote, local, clock, log } = this.#input;
+    const { lease } = attempt;
     const at = clock.now();
     try {
       const refused = await this.#askHooks(lease, at);
       if (refused !== undefined) return refused;
       return readDestination(lease.destination).kind === 'target'
         ? await attemptLocally(lease, local)
-        : await attemptRemotely(lease, connections, remote);
+        : await attemptRemotely(attempt, connections, remote);
     } catch (error) {
       log.error({ uid: lease.uid, err: error }, 'an attempt failed by a fault of this server');
       const verdicts = new Map(lease.recipients.map(({ index }) => [index, localFault]));

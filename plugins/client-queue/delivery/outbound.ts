@@ -130,7 +130,7 @@ export class Outbound {
       shares: input.shares ?? undividedShares,
       sites: this.#sites,
       settings: () => settings.current,
-      attempt: (lease, connections) => this.#runner.attempt(lease, connections),
+      attempt: (attempt, connections) => this.#runner.attempt(attempt, connections),
       trim: (site, connections) => this.#pool.trim(site, connections),
       settle: (lease, tried) => this.#runner.settle(lease, tried),
     });
@@ -213,6 +213,7 @@ export class Outbound {
 
   #abortAttempts(): void {
     this.#abort.abort();
+    this.#scheduler.cutAll();
     for (const session of this.#sessions) session.close();
   }
 

@@ -19,7 +19,7 @@ import type { SessionPool } from '../../../core/smtp/client/pool.js';
 import type { ClientSession } from '../../../core/smtp/client/session.js';
 import { isTlsReport } from '../tls-reports/report.js';
 import type { TlsAgreement } from '../tls-reports/tls-results.js';
-import type { ServersTried, AttemptResult, RecipientVerdict } from './attempt-result.js';
+import type { AttemptResult, RecipientVerdict, RunningAttempt, ServersTried } from './attempt-result.js';
 import type { HostCaller, DeadHosts } from './dead-hosts.js';
 import { readDestination } from './destination.js';
 import type { NextHops, Servers } from './next-hops.js';
@@ -57,11 +57,13 @@ const maxStale = 20;
 
 /** Delivers the recipients of a lease to the servers of their destination. */
 export async function attemptRemotely(
-  lease: Lease,
+  running: RunningAttempt,
   connections: number,
   context: RemoteAttemptContext,
 ): Promise<AttemptResult> {
-  return new RemoteAttempt(lease, connections, context).run();
+  const attempt = new RemoteAttempt(running.lease, connections, context);
+  running.cut = () => attempt.cut();
+  return attempt.run();
 }
 
 type LeasedRecipient = Lease['recipients'][number];
@@ -80,6 +82,10 @@ class RemoteAttempt {
   #lost = false;
   #servers: ServersTried = 'unreachable';
   #untried = false;
+  #isCut = false;
+  /** Ends the opening of a connection. */
+  readonly #opening = new AbortController();
+  #session: ClientSession | undefined;
   #mustVerify = false;
   /** Results of the connections; each may have been a permanent refusal. */
   readonly #failures: { readonly failure: ClientFailure; readonly server: Server }[] = [];
@@ -93,7 +99,17 @@ class RemoteAttempt {
     this.#began = context.clock.monotonic();
   }
 
+  /** See `RunningAttempt`. */
+  cut(): boolean {
+    if (this.#session?.mayBeTaken === true) return false;
+    this.#isCut = true;
+    this.#opening.abort();
+    this.#session?.close();
+    return true;
+  }
+
   async run(): Promise<AttemptResult> {
+    if (this.#context.signal.aborted) this.#opening.abort();
     const found = await this.#context.hops.find(this.#lease.destination);
     for (const host of found.skipped ?? []) this.#noteSkipped(host);
     if (found.outcome === 'failed') {
@@ -106,7 +122,7 @@ class RemoteAttempt {
     const content = await this.#context.content(this.#lease);
     let sessions = 0;
     for (const server of serversFor(this.#lease, found)) {
-      if (this.#open.length === 0 || sessions === maxSessions || this.#untried) break;
+      if (this.#open.length === 0 || sessions === maxSessions || this.#untried || this.#isCut) break;
       const known = this.#context.dead.get(server, this.#caller());
       if (known !== undefined) this.#failures.push({ failure: known, server });
       else if (await this.#send(server, found.site, content)) sessions += 1;
@@ -117,7 +133,8 @@ class RemoteAttempt {
 
   /** True when the server was reached, whatever its replies. */
   async #send(server: Server, site: string, content: OutgoingContent): Promise<boolean> {
-    const { pool, signal, sessions, deadlines = defaultDeadlines } = this.#context;
+    const { pool, sessions, deadlines = defaultDeadlines } = this.#context;
+    const { signal } = this.#opening;
     const mayEnd = this.#lease.holds?.bind(this.#lease);
     this.#host = labelOf(server);
     for (let stale = 0; ; stale += 1) {
@@ -131,13 +148,15 @@ class RemoteAttempt {
           return false;
         }
         sessions.add(session);
+        this.#session = session;
         const message = await this.#messageFor(session, content).catch((error: unknown) => {
           sessions.delete(session);
           leased.release();
           throw error;
         });
-        const result = await session.send(message, mayEnd && { mayEnd });
+        const result = this.#asCut(await session.send(message, mayEnd && { mayEnd }));
         sessions.delete(session);
+        this.#session = undefined;
         leased.release();
         if (leased.reused && stale < maxStale && diedIdle(result.failure)) continue;
         this.#read(result, session, server);
@@ -150,6 +169,21 @@ class RemoteAttempt {
         return error.step !== 'connect' && !(isOfDoor(error.step) && error.permanent);
       }
     }
+  }
+
+  /** What was ended here because it took long is no fault of this server. */
+  #asCut(result: MessageResult): MessageResult {
+    if (!this.#isCut || result.failure === undefined) return result;
+    const failure = this.#cutFailure(result.failure);
+    const recipients = result.recipients.map((one) =>
+      one.outcome === 'failed' ? { ...one, failure: this.#cutFailure(one.failure) } : one,
+    );
+    return { ...result, failure, recipients };
+  }
+
+  #cutFailure(failure: ClientFailure): ClientFailure {
+    const isOurs = this.#isCut && failure.kind === 'local' && !failure.afterDot && !this.#context.signal.aborted;
+    return isOurs ? crowdedOut(failure.step) : failure;
   }
 
   async #messageFor({ capabilities }: ClientSession, content: OutgoingContent): Promise<OutgoingMessage> {
@@ -260,12 +294,13 @@ class RemoteAttempt {
     this.#setVerdict([recipient], this.#verdict(failure, server));
   }
 
-  #unreached(failure: ClientFailure, server: Server): void {
+  #unreached(given: ClientFailure, server: Server): void {
+    const failure = this.#cutFailure(given);
     if (this.#isOfHere(failure)) {
       this.#untried = true;
       return;
     }
-    if (failure.step !== 'connect') this.#metBy(failure);
+    if (failure.step !== 'connect' || this.#isCut) this.#metBy(failure);
     else if (failure.kind !== 'local') this.#context.dead.unreached(server, failure, this.#caller());
     this.#failures.push({ failure, server });
   }
@@ -350,6 +385,12 @@ function daneNote({ tls: { dane } }: Server): string {
 const isOfTls = ({ kind, step }: ClientFailure): boolean => kind === 'tls' || (step === 'starttls' && kind !== 'local');
 
 const labelOf = ({ host, address, port }: Server): string => `${host ?? address}[${address}]:${port}`;
+
+/** As for any other deadline: no server was refused, and another one may accept. */
+function crowdedOut(step: ClientFailure['step']): ClientFailure {
+  const text = 'The server did not answer for long, and other mail needed the connection';
+  return clientFailure({ kind: 'timeout', step, code: 451, status: '4.4.2', text });
+}
 
 /** A server's reply is more telling than an unreachable server. */
 function weightOf({ kind, step, permanent }: ClientFailure): number {

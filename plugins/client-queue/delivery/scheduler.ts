@@ -5,9 +5,10 @@ import type { Log } from '../../../core/log/log.js';
 import type { ClientQueueSettings } from '../options.js';
 import type { DestinationControls } from './destination-controls.js';
 import { RateAllowance, SitePace, takesNothing } from './site-pace.js';
-import { siteLimits } from './destination.js';
+import { siteLimits, targetKey } from './destination.js';
 import type { Sites } from './sites.js';
-import type { AttemptResult } from './attempt-result.js';
+import { type AttemptResult, isFruitful, type RunningAttempt } from './attempt-result.js';
+import { Trials } from './trials.js';
 
 type SchedulerSettings = Pick<ClientQueueSettings, 'maxConnections' | 'destination' | 'sites'>;
 
@@ -19,8 +20,8 @@ interface SchedulerInput {
   readonly settings: () => SchedulerSettings;
   readonly clock: Clock;
   readonly log: Log;
-  /** Tries a lease with a limited number of connections to its site. Never rejects. */
-  readonly attempt: (lease: Lease, connections: number) => Promise<AttemptResult>;
+  /** Tries its lease with a limited number of connections to its site. Never rejects. */
+  readonly attempt: (attempt: RunningAttempt, connections: number) => Promise<AttemptResult>;
   /** Closes idle connections to a site, until it has that number with those in use. */
   readonly trim: (site: string, connections: number) => void;
   /** Records the result, however long that takes. Never rejects. */
@@ -37,11 +38,24 @@ const maxRecipients = 100;
 const maxClaimed = 256;
 /** Leases beyond the connections: results being recorded, and work fetched ahead. */
 const maxAhead = 500;
-/** Interval at which a site without room is checked again. */
+/** Interval at which a site without room is checked again, and attempts that hang are looked for. */
 const blockedMs = 250;
 const faultMs = 1000;
 const maxWaitMs = 60_000;
 const manyPaces = 1000;
+
+/** What a site has now. */
+export interface PaceState {
+  readonly connections: number;
+  readonly busy: number;
+  /** Single attempts probe the site. */
+  readonly recovering: boolean;
+  /** Attempts take long and nothing gets through: it has what is left for such sites. */
+  readonly hanging: boolean;
+}
+
+/** A site of this server itself needs none. */
+const takesConnection = (site: string): boolean => !site.startsWith(targetKey(''));
 
 /** Fetches due work as fast as the servers of each site accept it. */
 export class Scheduler {
@@ -49,7 +63,10 @@ export class Scheduler {
   readonly #paces = new Map<string, SitePace>();
   readonly #destinations: DestinationLimits;
   readonly #undo: (() => void)[] = [];
-  readonly #probes = new Probes();
+  readonly #trials: Trials;
+  readonly #attempts = new Set<RunningAttempt>();
+  /** Sites whose leases wait for a connection of any site; they take turns. */
+  readonly #blocked = new Set<string>();
   #running = false;
   #claiming = false;
   #again = false;
@@ -57,6 +74,9 @@ export class Scheduler {
   #isFull = false;
   #trying = 0;
   #settling = 0;
+  /** Connections in use. */
+  #connected = 0;
+  #lookedAt = -Infinity;
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Infinity;
   #fault: string | undefined;
@@ -66,6 +86,7 @@ export class Scheduler {
   constructor(input: SchedulerInput) {
     this.#input = input;
     this.#destinations = new DestinationLimits(input);
+    this.#trials = new Trials(input.clock);
   }
 
   /** Why fetching has stopped; undefined when all is well. */
@@ -78,12 +99,11 @@ export class Scheduler {
   }
 
   /** State of a site; undefined when nothing was sent there lately. */
-  pace(
-    site: string,
-  ): { readonly connections: number; readonly busy: number; readonly recovering: boolean } | undefined {
+  pace(site: string): PaceState | undefined {
     const pace = this.#paces.get(site);
     if (pace === undefined) return undefined;
-    return { connections: pace.connections(this.#share(site)), busy: pace.busy, recovering: pace.recovering };
+    const { busy, recovering, standing } = pace;
+    return { connections: pace.connections(this.#share(site)), busy, recovering, hanging: standing === 'hanging' };
   }
 
   start(): void {
@@ -114,7 +134,12 @@ export class Scheduler {
 
   /** Called periodically: returns work that found no connection. */
   returnOverdue(): void {
-    for (const pace of this.#paces.values()) this.#returnAll(pace.overdue(maxAheadMs));
+    for (const pace of this.#paces.values()) this.#returnAll(pace.waitedTooLong(maxAheadMs));
+  }
+
+  /** Ends what runs, as far as the other side cannot have the message. */
+  cutAll(): void {
+    for (const attempt of this.#attempts) attempt.cut?.();
   }
 
   /** Resolves when nothing is in progress. */
@@ -149,10 +174,11 @@ export class Scheduler {
   async #claimOnce(): Promise<void> {
     const { queue, clock, settings, sites } = this.#input;
     const { maxConnections } = settings();
+    this.#lookForHanging(maxConnections);
     const limit = Math.min(maxClaimed, maxConnections + maxAhead - this.#trying - this.#settling);
     this.#isFull = limit <= 0;
     if (this.#isFull) return;
-    this.#probes.begin(maxConnections);
+    this.#trials.begin(maxConnections);
     const leases = await queue.claim({
       now: clock.now(),
       limit,
@@ -168,31 +194,57 @@ export class Scheduler {
       const site = sites.of(lease.destination) ?? lease.destination;
       const pace = this.#paceOf(site);
       pace.fetched(lease, this.#share(site));
-      if (!pace.isProven) this.#probes.add(lease.token);
+      this.#trials.fetched(pace);
       this.#serve(site, pace);
     }
-    if (this.#probes.mayGrantMore) this.#again = true;
+    if (this.#trials.mayGrantMore) this.#again = true;
     if (!this.#running) this.#returnUnbegun();
   }
 
   #room(site: string): number {
     const pace = this.#paceOf(site);
+    const most = this.#trials.most(pace);
+    if (most === 0) return 0;
     const limits = this.limits(site);
-    const room = pace.room(this.#input.shares.of(site, limits));
+    const room = Math.min(most, pace.room(this.#input.shares.of(site, limits)));
     if (room <= 0 && !takesNothing(limits)) {
       this.#input.shares.use(site, limits, { running: pace.running, waiting: true, idleMs: this.#idleMs });
     }
-    return pace.isProven ? room : this.#probes.grant(room);
+    this.#trials.grant(pace, room);
+    return room;
+  }
+
+  /**
+   * A site that begins to hang keeps none of what was fetched ahead for it. Where others wait, attempts that hang beyond
+   * their part are ended.
+   */
+  #lookForHanging(maxConnections: number): void {
+    const now = this.#input.clock.monotonic();
+    if (now - this.#lookedAt < blockedMs) return;
+    this.#lookedAt = now;
+    for (const pace of this.#trials.beginningToHang()) this.#returnAll(pace.unbegun(() => true));
+    const excess = this.#trials.excess(maxConnections, this.#blocked.size > 0);
+    let left = excess.count;
+    for (const attempt of excess.of) {
+      if (left <= 0) return;
+      if (attempt.cut?.() === true) left -= 1;
+    }
   }
 
   /** Starts fetched work as far as there are connections for it. */
   #serve(site: string, pace: SitePace): void {
-    const { shares } = this.#input;
+    const { shares, settings } = this.#input;
     const limits = this.limits(site);
     const share = shares.of(site, limits);
-    this.#returnAll(pace.overdue(maxAheadMs));
-    for (let lease = pace.next(share); lease !== undefined; lease = pace.next(share)) {
-      void this.#work(lease, pace, site);
+    this.#returnAll(pace.waitedTooLong(maxAheadMs));
+    while (pace.mayBegin(share)) {
+      if (this.#connected >= settings().maxConnections && takesConnection(site)) {
+        this.#blocked.add(site);
+        break;
+      }
+      const attempt = pace.next(share);
+      if (attempt === undefined) break;
+      void this.#work(attempt, pace, site);
     }
     this.#input.trim(site, share.maxConnections);
     // Suspended after they were fetched.
@@ -200,16 +252,33 @@ export class Scheduler {
     shares.use(site, limits, { running: pace.running, waiting: pace.busy > pace.running, idleMs: this.#idleMs });
   }
 
-  async #work(lease: Lease, pace: SitePace, site: string): Promise<void> {
-    const tried = await this.#input.attempt(lease, Math.max(1, pace.connections(this.#share(site))));
-    pace.ended(tried.verdicts.size === 0 ? 'untried' : tried.servers);
+  async #work(attempt: RunningAttempt, pace: SitePace, site: string): Promise<void> {
+    this.#attempts.add(attempt);
+    const connections = takesConnection(site) ? 1 : 0;
+    this.#connected += connections;
+    const tried = await this.#input.attempt(attempt, Math.max(1, pace.connections(this.#share(site))));
+    this.#connected -= connections;
+    this.#attempts.delete(attempt);
+    const end = tried.verdicts.size === 0 ? 'untried' : isFruitful(tried) ? 'delivered' : tried.servers;
+    if (end !== 'untried' && end !== 'delivered') this.#trials.failed(pace);
+    pace.ended(attempt, end);
+    this.#serveBlocked();
     this.#serve(site, pace);
-    await this.#settle(lease, tried);
+    await this.#settle(attempt.lease, tried);
+  }
+
+  /** A connection is free. */
+  #serveBlocked(): void {
+    for (const site of this.#blocked) {
+      if (this.#connected >= this.#input.settings().maxConnections) return;
+      this.#blocked.delete(site);
+      const pace = this.#paces.get(site);
+      if (pace !== undefined) this.#serve(site, pace);
+    }
   }
 
   async #settle(lease: Lease, tried: AttemptResult): Promise<void> {
     this.#trying -= 1;
-    this.#probes.ended(lease.token);
     this.#destinations.ended(lease.destination);
     this.#settling += 1;
     if (this.#needsMore(lease.destination)) this.#wake();
@@ -251,7 +320,7 @@ export class Scheduler {
   #arm(): void {
     if (!this.#running) return;
     const { queue, clock } = this.#input;
-    const due = queue.nextDue();
+    const due = queue.nextDue() ?? (this.#blocked.size > 0 ? clock.now() : null);
     if (due === null && this.#fault === undefined) return;
     const ms = (due ?? 0) - clock.now();
     const wait = this.#fault !== undefined ? faultMs : ms <= 0 ? blockedMs : Math.min(ms + 1, maxWaitMs);
@@ -314,49 +383,6 @@ const untried: AttemptResult = {
   lost: false,
   servers: 'unreachable',
 };
-
-/** Share of the connections for sites that have not answered lately. */
-const share = 0.75;
-
-/**
- * Counts attempts at sites that have not answered lately. They may hang, so a part of the connections is reserved for
- * sites that answer.
- */
-class Probes {
-  /** Tokens of leases. */
-  readonly #underWay = new Set<number>();
-  #most = 0;
-  #left = 0;
-  #before = 0;
-
-  /** A claim begins. */
-  begin(maxConnections: number): void {
-    this.#most = Math.ceil(maxConnections * share);
-    this.#before = this.#underWay.size;
-    this.#left = this.#most - this.#before;
-  }
-
-  /** The share of its room that such a site gets in this claim. */
-  grant(room: number): number {
-    const granted = Math.max(0, Math.min(room, this.#left));
-    this.#left -= granted;
-    return granted;
-  }
-
-  add(token: number): void {
-    this.#underWay.add(token);
-  }
-
-  ended(token: number): void {
-    this.#underWay.delete(token);
-  }
-
-  /** Some were denied because others got more than they used: the next claim may find more. */
-  get mayGrantMore(): boolean {
-    const { size } = this.#underWay;
-    return this.#left <= 0 && size > this.#before && size < this.#most;
-  }
-}
 
 /** Limits of single destinations within their site, set by an operator. */
 class DestinationLimits {

@@ -1,12 +1,12 @@
 import type { Clock } from '../../../core/clock.js';
 import type { Lease } from '../../../core/contracts/relay-queue-store.js';
 import type { PaceLimits } from '../../../core/contracts/cluster.js';
-import type { ServersTried } from './attempt-result.js';
+import type { RunningAttempt, ServersTried } from './attempt-result.js';
 
 export const takesNothing = ({ suspended, maxConnections }: PaceLimits): boolean => suspended || maxConnections === 0;
 
 /** Connections to an unknown site. */
-const firstConnections = 5;
+export const firstConnections = 5;
 /** Duration of the work that is fetched ahead of the connections. */
 const aheadMs = 100;
 const maxAhead = 400;
@@ -15,13 +15,26 @@ const windowMs = 500;
 /** How long an unreachable site is remembered. */
 const recoveryMs = 3_600_000;
 const idleMs = 60_000;
-/** How long a site counts as answering after a reply. */
+/** How long a site counts as useful after a message got through. */
 const provenMs = 600_000;
+/** An attempt that runs this long hangs, unless others at its site get through meanwhile. */
+export const hangMs = 3000;
+/** Attempts in a row by which nothing got through; then the site has to prove itself again. */
+const maxFruitless = 20;
 
 interface Waiting {
   readonly lease: Lease;
   readonly since: number;
 }
+
+/** How an attempt ended: `delivered` with a final verdict about a recipient, else as the servers reacted. */
+export type AttemptEnd = 'untried' | 'delivered' | ServersTried;
+
+/**
+ * How much a site may have. `proven`: messages got through lately. `hanging`: attempts take long, and nothing got
+ * through meanwhile. All others are `untested`.
+ */
+export type Standing = 'proven' | 'untested' | 'hanging';
 
 /**
  * Concurrency of a site. It starts with few connections and grows with each success; an unreachable one gets a single
@@ -33,9 +46,13 @@ export class SitePace {
   /** Fetched, waiting for a connection, the oldest first. */
   #waiting: Waiting[] = [];
   readonly #rate: RateAllowance;
-  #running = 0;
+  /** The oldest first. */
+  readonly #running = new Set<RunningAttempt>();
   #recovering = false;
-  #answeredAt = -Infinity;
+  #hanging = false;
+  #deliveredAt = -Infinity;
+  /** Attempts since then by which nothing got through. */
+  #fruitless = 0;
   #counted = 0;
   #countedSince: number;
   #perMs = 0;
@@ -50,11 +67,11 @@ export class SitePace {
 
   /** Fetched from the queue and not finished. */
   get busy(): number {
-    return this.#running + this.#waiting.length;
+    return this.#running.size + this.#waiting.length;
   }
 
   get running(): number {
-    return this.#running;
+    return this.#running.size;
   }
 
   /** True while single attempts probe the site. */
@@ -62,14 +79,38 @@ export class SitePace {
     return this.#recovering;
   }
 
-  /** True when its servers answered recently. */
-  get isProven(): boolean {
-    return !this.#recovering && this.#clock.monotonic() - this.#answeredAt < provenMs;
+  get standing(): Standing {
+    if (this.#hanging) return 'hanging';
+    const isUseful = !this.#recovering && this.#fruitless < maxFruitless;
+    return isUseful && this.#clock.monotonic() - this.#deliveredAt < provenMs ? 'proven' : 'untested';
+  }
+
+  /** True when it has just begun to hang: an attempt that began behind the last success runs for too long. */
+  beginsToHang(): boolean {
+    if (this.#hanging) return false;
+    const before = this.#clock.monotonic() - hangMs;
+    for (const { since } of this.#running) {
+      if (since > before) return false;
+      if (since < this.#deliveredAt) continue;
+      this.#hanging = true;
+      return true;
+    }
+    return false;
+  }
+
+  /** Attempts that run for too long while nothing gets through, the oldest first. */
+  get overdue(): readonly RunningAttempt[] {
+    const before = this.#clock.monotonic() - hangMs;
+    if (this.#running.size === 0 || this.#deliveredAt > before) return [];
+    return [...this.#running].filter(({ since }) => since <= before);
   }
 
   /** Idle for so long that it may be dropped. */
   isStale(): boolean {
-    return this.busy === 0 && this.#clock.monotonic() - this.#usedAt > (this.#recovering ? recoveryMs : idleMs);
+    return (
+      this.busy === 0 &&
+      this.#clock.monotonic() - this.#usedAt > (this.#recovering || this.#hanging ? recoveryMs : idleMs)
+    );
   }
 
   /** Connections allowed now. */
@@ -82,6 +123,11 @@ export class SitePace {
     if (takesNothing(limits)) return 0;
     const room = this.connections(limits) + this.#ahead - this.busy;
     return limits.ratePerMinute === undefined ? room : Math.min(room, this.#rate.left(limits.ratePerMinute));
+  }
+
+  /** A site that hangs gets another connection only when all that it has hang. */
+  get mayTryAgain(): boolean {
+    return this.busy === this.overdue.length && this.busy < firstConnections;
   }
 
   get #ahead(): number {
@@ -100,11 +146,18 @@ export class SitePace {
   }
 
   /** Takes one that may start now, and counts it. */
-  next(limits: PaceLimits): Lease | undefined {
-    if (limits.suspended || this.#running >= this.connections(limits)) return undefined;
+  next(limits: PaceLimits): RunningAttempt | undefined {
+    if (!this.mayBegin(limits)) return undefined;
     const first = this.#waiting.shift();
-    if (first !== undefined) this.#running += 1;
-    return first?.lease;
+    if (first === undefined) return undefined;
+    const attempt = { lease: first.lease, since: this.#clock.monotonic() };
+    this.#running.add(attempt);
+    return attempt;
+  }
+
+  /** True when one waits, and may begin as far as the site is concerned. */
+  mayBegin(limits: PaceLimits): boolean {
+    return this.#waiting.length > 0 && !limits.suspended && this.#running.size < this.connections(limits);
   }
 
   /** Those not started, to be returned. */
@@ -114,7 +167,7 @@ export class SitePace {
   }
 
   /** Those that waited for too long, to be returned. */
-  overdue(waitedMs: number): readonly Lease[] {
+  waitedTooLong(waitedMs: number): readonly Lease[] {
     const before = this.#clock.monotonic() - waitedMs;
     const [oldest] = this.#waiting;
     return oldest === undefined || oldest.since > before ? [] : this.#removeWaiting(({ since }) => since <= before);
@@ -126,24 +179,34 @@ export class SitePace {
     return given.map(({ lease }) => lease);
   }
 
-  /** A stall is neither an answer nor a failed connection: nothing changes. */
-  ended(outcome: ServersTried | 'untried'): void {
-    this.#running -= 1;
-    if (outcome === 'untried' || outcome === 'stalled') return;
-    if (outcome === 'unreachable') {
+  /** A stall is neither an answer nor a failed connection: the number of connections stays. */
+  ended(attempt: RunningAttempt, end: AttemptEnd): void {
+    this.#running.delete(attempt);
+    if (end === 'untried') return;
+    const now = this.#clock.monotonic();
+    if (end === 'delivered') {
+      this.#recovering = false;
+      this.#hanging = false;
+      this.#deliveredAt = now;
+      this.#fruitless = 0;
+      this.#window += 1;
+      this.#count(now);
+      return;
+    }
+    this.#fruitless += 1;
+    if (end === 'stalled') this.#hanging ||= attempt.since >= this.#deliveredAt;
+    else if (end === 'unreachable') {
       this.#recovering = true;
       this.#window = 1;
       this.#perMs = 0;
-      return;
+    } else {
+      this.#recovering = false;
+      // Refusals cost little time.
+      if (now - attempt.since < hangMs) this.#hanging = false;
     }
-    this.#recovering = false;
-    this.#answeredAt = this.#clock.monotonic();
-    this.#window += 1;
-    this.#count();
   }
 
-  #count(): void {
-    const now = this.#clock.monotonic();
+  #count(now: number): void {
     this.#counted += 1;
     const ms = now - this.#countedSince;
     if (ms < windowMs && this.#counted < 200) return;

@@ -234,6 +234,11 @@ const DestinationAnswer = WaitingAnswer.extend({
       connections: z.int().describe('That it may have now'),
       busy: z.int().describe('Messages that are being sent, or are next'),
       recovering: z.boolean().describe('One try at a time shows whether it is back'),
+      hanging: z
+        .boolean()
+        .describe(
+          'Attempts take long and no message gets through: it shares a part of all connections with others like it',
+        ),
     })
     .nullable()
     .describe('Null when nothing was sent there lately'),

@@ -36,6 +36,7 @@ export interface OutboundFixtureOptions {
   readonly tlsResult?: RemoteAttemptContext['tlsResult'];
   readonly duties?: Duties;
   readonly shares?: SiteShares;
+  readonly keepFinishedMs?: number;
 }
 
 /** A sender's message on its way into the queue. */
@@ -64,7 +65,7 @@ export async function outboundFixture(test: Ending, given: OutboundFixtureOption
     folder: join(folder, 'queue'),
     clock,
     log,
-    keepFinishedMs: 3_600_000,
+    keepFinishedMs: given.keepFinishedMs ?? 3_600_000,
     maxEntries: 100_000,
   });
   const controls = await openDestinationControls(fileDocument(join(folder, 'destinations.json')), clock);

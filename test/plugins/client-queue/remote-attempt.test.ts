@@ -26,7 +26,7 @@ test('a lease that gets its connection too late does not send', async () => {
   const classification = new ReplyClassification();
   let released = 0;
   const session = { send: nobody } as unknown as ClientSession;
-  const { verdicts } = await attemptRemotely(lease, 1, {
+  const { verdicts } = await attemptRemotely({ lease, since: clock.monotonic() }, 1, {
     pool: {
       lease: () => {
         clock.advance(60 * 60);
@@ -57,7 +57,7 @@ test('a dead server is called once for all that an operator wants to have tried,
     const entry = newEntry(clock.now());
     const recipients = [{ index: 0, address: 'rcpt@one.example', attempts: 0 }];
     const lease: Lease = { uid: entry.uid, recipients, destination: 'one.example', entry, token: 1, manual };
-    const { verdicts } = await attemptRemotely(lease, 1, {
+    const { verdicts } = await attemptRemotely({ lease, since: clock.monotonic() }, 1, {
       pool: {
         lease: () => {
           calls += 1;
@@ -107,7 +107,7 @@ test('what one server has said is kept with its name when the other cannot be re
   const entry = newEntry(clock.now());
   const recipients = [{ index: 0, address: 'rcpt@one.example', attempts: 0 }];
   const lease: Lease = { uid: entry.uid, recipients, destination: 'one.example', entry, token: 1, manual: false };
-  const { verdicts, host } = await attemptRemotely(lease, 1, {
+  const { verdicts, host } = await attemptRemotely({ lease, since: clock.monotonic() }, 1, {
     pool: { lease: ({ address }) => Promise.reject(failures.get(address) ?? new Error('no such server')) },
     hops: { find: () => Promise.resolve({ outcome: 'found', site: 'site:mx', servers }) },
     dead: new DeadHosts(clock),

@@ -62,7 +62,7 @@ function scheduled({
     settings: () => settings,
     clock,
     log: rememberingLog().log,
-    attempt,
+    attempt: ({ lease }) => attempt(lease),
     trim: () => undefined,
     settle: ({ uid }, { verdicts }) => {
       settled.push({ uid, verdicts: verdicts.size });
@@ -207,8 +207,9 @@ test('sites that could not be reached are forgotten in time', () => {
   assert.ok(lease !== undefined);
   const limits = { maxConnections: 20, ratePerMinute: undefined, suspended: false };
   pace.fetched(lease, limits);
-  pace.next(limits);
-  pace.ended('unreachable');
+  const attempt = pace.next(limits);
+  assert.ok(attempt !== undefined);
+  pace.ended(attempt, 'unreachable');
   clock.advance(61);
   assert.deepEqual([pace.recovering, pace.isStale()], [true, false]);
   clock.advance(3600);

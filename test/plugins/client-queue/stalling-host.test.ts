@@ -1,25 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test, type TestContext } from 'node:test';
-import { type Clock, systemClock } from '../../../core/clock.js';
+import { ForwardClock } from '../../support/forward-clock.js';
 import { type Rule, type SinkScript, SmtpSink } from '../../support/smtp-sink.js';
 import { outboundFixture, outcomes } from './outbound-fixture.js';
-
-/** Goes like that of the system, and can be put forward. */
-class ForwardClock implements Clock {
-  #ahead = 0;
-
-  now(): number {
-    return systemClock.now() + this.#ahead;
-  }
-
-  monotonic(): number {
-    return systemClock.monotonic() + this.#ahead;
-  }
-
-  advance(seconds: number): void {
-    this.#ahead += seconds * 1000;
-  }
-}
 
 const domain = 'sink.example';
 

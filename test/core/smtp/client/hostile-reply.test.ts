@@ -122,5 +122,5 @@ test('of a reply of very many bytes the first are kept: there may be a thousand 
   const [only, ...others] = read as { code: number; lines: readonly string[] }[];
   assert.deepEqual([only?.code, only?.lines.length, others.length], [550, 4, 0]);
   const endless = Array.from({ length: 300 }, () => reader.read(line)).flat();
-  assert.deepEqual(endless[0], { malformed: 'a reply of more than 1048576 bytes' });
+  assert.deepEqual(endless[0], { malformed: 'a reply of more than 262144 bytes' });
 });
