@@ -1,15 +1,16 @@
+import { performance } from 'node:perf_hooks';
 import { problem } from './problem.js';
 import { type ClientPath, FairLine } from './turns.js';
 
 export interface FairQueueOptions {
   readonly concurrency: number;
-  /** Tasks at once below a name of a path, whose first name has the level 0; no limit where absent. */
+  /** Tasks at once below a name of a path, whose first name, the protocol, has the level 0; no limit where absent. */
   readonly limit?: (name: string, level: number) => number;
   /** Tasks of one client that may wait. */
   readonly maxWaitingPerClient: number;
   /** Tasks of one protocol that may wait. */
   readonly maxWaiting: number;
-  /** How long a task may wait; for ever if absent. */
+  /** How long a task may wait, up to a second more; for ever if absent. */
   readonly maxWaitMs?: number;
   /** Value of `Retry-After` in a refusal, and its sentence. */
   readonly retryAfterSeconds: number;
@@ -23,7 +24,12 @@ interface Waiter {
   readonly path: TaskPath;
   readonly start: () => void;
   readonly refuse: () => void;
+  /** Monotonic, in milliseconds. */
+  readonly since: number;
 }
+
+/** How often tasks are looked for that have waited too long. */
+const lookMs = 1000;
 
 /**
  * Runs few tasks at once. At each level of their paths the names take turns, and have limits: a client or network with
@@ -31,7 +37,10 @@ interface Waiter {
  */
 export class FairQueue {
   readonly #options: FairQueueOptions;
-  readonly #waiting = new FairLine<Waiter>();
+  readonly #line = new FairLine<Waiter>();
+  /** Those that may wait no longer than a limit, the oldest first. */
+  readonly #patience = new Set<Waiter>();
+  #timer: NodeJS.Timeout | undefined;
   /** Running tasks by name, where names have limits. */
   readonly #below = new Map<string, number>();
   #running = 0;
@@ -42,7 +51,7 @@ export class FairQueue {
 
   /** No task waits. */
   get idle(): boolean {
-    return this.#waiting.count === 0;
+    return this.#line.count === 0;
   }
 
   /** @throws Problem `unavailable` when too many tasks of the client, or of its protocol, wait, or this one waits for too long */
@@ -56,37 +65,39 @@ export class FairQueue {
   }
 
   /**
-   * Resolves when a task may start, which then must `leave`; undefined when it may at once. When the signal, which is
-   * asked for only where it must wait, aborts, it waits no more.
+   * Resolves when a task may start, which then must `leave`; undefined when it may at once.
    *
-   * @throws Problem as `run`, also when the signal aborts
+   * @param atEnd functions that are called when the task is not wanted any more: gets one, when it must wait
+   * @throws Problem as `run`, also when it is not wanted any more
    */
-  enter(path: TaskPath, signal?: () => AbortSignal): Promise<void> | undefined {
+  enter(path: TaskPath, atEnd?: (() => void)[]): Promise<void> | undefined {
     if (this.#running < this.#options.concurrency && path.every(this.#hasRoom)) {
       this.#count(path, 1);
       return undefined;
     }
     this.#makeRoom(path);
-    return new Promise<void>((resolve, reject) => this.#wait(path, signal?.(), resolve, () => reject(this.#refusal())));
+    return new Promise<void>((resolve, reject) => this.#wait(path, atEnd, resolve, () => reject(this.#refusal())));
   }
 
   leave(path: TaskPath): void {
     this.#count(path, -1);
-    while (this.#running < this.#options.concurrency) {
-      const next = this.#waiting.take(this.#hasRoom);
+    while (this.#line.count > 0 && this.#running < this.#options.concurrency) {
+      const next = this.#line.take(this.#hasRoom);
       if (next === undefined) return;
       this.#count(next.path, 1);
-      next.start();
+      this.#end(next).start();
     }
   }
 
+  /** Protocols have no limit. */
   readonly #hasRoom = (name: string, level: number): boolean =>
-    this.#options.limit === undefined || (this.#below.get(name) ?? 0) < this.#options.limit(name, level);
+    level === 0 || this.#options.limit === undefined || (this.#below.get(name) ?? 0) < this.#options.limit(name, level);
 
   #count(path: TaskPath, by: 1 | -1): void {
     this.#running += by;
     if (this.#options.limit === undefined) return;
-    for (const name of path) {
+    for (let level = 1; level < path.length; level += 1) {
+      const name = path[level] ?? '';
       const count = (this.#below.get(name) ?? 0) + by;
       if (count > 0) this.#below.set(name, count);
       else this.#below.delete(name);
@@ -95,28 +106,41 @@ export class FairQueue {
 
   #makeRoom(path: TaskPath): void {
     const { maxWaiting, maxWaitingPerClient } = this.#options;
-    if (this.#waiting.countOf(path) >= maxWaitingPerClient) throw this.#refusal();
-    if (this.#waiting.countOf(path.slice(0, 1)) < maxWaiting) return;
-    const newest = this.#waiting.takeFromLargest(path);
+    if (this.#line.countOf(path) >= maxWaitingPerClient) throw this.#refusal();
+    if (this.#line.countOf(path.slice(0, 1)) < maxWaiting) return;
+    const newest = this.#line.takeFromLargest(path);
     if (newest === undefined) throw this.#refusal();
-    newest.refuse();
+    this.#end(newest).refuse();
   }
 
-  #wait(path: TaskPath, signal: AbortSignal | undefined, resolve: () => void, reject: () => void): void {
-    const { maxWaitMs } = this.#options;
-    const end = (settle: () => void) => (): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', giveUp);
-      settle();
-    };
-    const waiter: Waiter = { path, start: end(resolve), refuse: end(reject) };
-    const giveUp = (): void => {
-      if (this.#waiting.remove(path, waiter)) waiter.refuse();
-    };
-    const timer = maxWaitMs === undefined ? undefined : setTimeout(giveUp, maxWaitMs);
-    this.#waiting.add(path, waiter);
-    if (signal?.aborted === true) giveUp();
-    else signal?.addEventListener('abort', giveUp);
+  #wait(path: TaskPath, atEnd: (() => void)[] | undefined, start: () => void, refuse: () => void): void {
+    const waiter: Waiter = { path, start, refuse, since: performance.now() };
+    this.#line.add(path, waiter);
+    atEnd?.push(() => this.#giveUp(waiter));
+    if (this.#options.maxWaitMs === undefined) return;
+    this.#patience.add(waiter);
+    this.#timer ??= setTimeout(this.#refuseOverdue, Math.min(this.#options.maxWaitMs, lookMs));
+  }
+
+  #giveUp(waiter: Waiter): void {
+    if (this.#line.remove(waiter.path, waiter)) this.#end(waiter).refuse();
+  }
+
+  /** One timer for all: most wait for a moment. */
+  readonly #refuseOverdue = (): void => {
+    this.#timer = undefined;
+    const { maxWaitMs = Infinity } = this.#options;
+    const before = performance.now() - maxWaitMs;
+    for (const waiter of this.#patience) {
+      if (waiter.since > before) break;
+      this.#giveUp(waiter);
+    }
+    if (this.#patience.size > 0) this.#timer = setTimeout(this.#refuseOverdue, Math.min(maxWaitMs, lookMs));
+  };
+
+  #end(waiter: Waiter): Waiter {
+    this.#patience.delete(waiter);
+    return waiter;
   }
 
   #refusal(): Error {

@@ -101,6 +101,8 @@ function takeNext<T>(group: Group<T>, mayTake: MayTake | undefined, level: numbe
     const item = takeNext(child, mayTake, level + 1);
     if (item === undefined) continue;
     group.count -= 1;
+    // One alone has every turn.
+    if (child.count > 0 && group.children.size === 1) return item;
     group.children.delete(name);
     if (child.count > 0) group.children.set(name, child);
     return item;
@@ -128,16 +130,19 @@ function takeFromLargest<T>(group: Group<T>, newcomer: ClientPath | undefined): 
 const passMs = 8;
 /** How long one client works in its turn; what it has left to do waits for the next one. */
 export const turnMs = 2;
-/** Works between which promises go on: their time counts as that of the pass. */
-const batch = 8;
+/** Works between which promises go on: their time counts as that of the pass. Long ones are counted by what they took. */
+const batch = 32;
+const longBatch = 8;
 /** How long a pass waits while connections are accepted. */
 const maxAcceptingMs = 4;
 
-interface Work {
+/** What a client wants of the event loop: the same object each time, where it wants that often. */
+export interface Work {
   readonly client: ClientPath;
+  /** An error that it throws is uncaught; others are done all the same. */
   readonly run: () => void;
-  /** Promises that it wakes go on before another work begins. */
-  readonly isLong: boolean;
+  /** It wakes promises that work for long. */
+  readonly isLong?: boolean;
 }
 
 /**
@@ -161,19 +166,20 @@ class Turns {
   #acceptingSince = Infinity;
   /** When the pass ends, monotonic, in milliseconds. */
   #endsAt = 0;
+  /** Of the last batch. */
+  #longWorks = 0;
+  #batchBegan = 0;
+  /** Milliseconds that a long work takes: more at once, less slowly. */
+  #longMs = passMs;
 
-  /** An error that it throws is uncaught; the others are done all the same. */
-  add(client: ClientPath, run: () => void): void {
-    this.#newcomers.push({ client, run, isLong: false });
+  add(work: Work): void {
+    this.#newcomers.push(work);
     this.#schedule();
   }
 
   /** Resolves when it is the client's turn: for work that takes milliseconds. */
   wait(client: ClientPath): Promise<void> {
-    return new Promise((run) => {
-      this.#newcomers.push({ client, run, isLong: true });
-      this.#schedule();
-    });
+    return new Promise((run) => this.add({ client, run, isLong: true }));
   }
 
   /** To call for each connection that a server of this process accepts. */
@@ -232,14 +238,18 @@ class Turns {
     if (isWhole) queueMicrotask(this.#afterBatch);
   };
 
-  /** True when the pass may go on. */
+  /** True when the pass may go on, or what promises take is to be measured. */
   #runSome(): boolean {
+    const most = Math.max(1, Math.min(longBatch, passMs / this.#longMs));
+    this.#longWorks = 0;
+    this.#batchBegan = performance.now();
     for (let left = batch; left > 0; left -= 1) {
       const work = this.#take();
-      if (work === undefined) return false;
+      if (work === undefined) return this.#longWorks > 0;
       work.run();
-      if (performance.now() >= this.#endsAt) return false;
-      if (work.isLong) return true;
+      if (work.isLong === true) this.#longWorks += 1;
+      if (this.#longWorks >= most) return true;
+      if (performance.now() >= this.#endsAt) return this.#longWorks > 0;
     }
     return true;
   }
@@ -248,7 +258,12 @@ class Turns {
   readonly #afterBatch = (): void => process.nextTick(this.#continue);
 
   readonly #continue = (): void => {
-    if (performance.now() < this.#endsAt) this.#runBatch();
+    const now = performance.now();
+    if (this.#longWorks > 0) {
+      const ms = (now - this.#batchBegan) / this.#longWorks;
+      this.#longMs = Math.max(ms, 0.8 * this.#longMs + 0.2 * ms);
+    }
+    if (now < this.#endsAt) this.#runBatch();
     else this.#end();
   };
 

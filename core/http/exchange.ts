@@ -35,6 +35,8 @@ export interface Exchange {
   page: string | undefined;
   /** Nothing was changed: the answer only asks to confirm, or counts what would be. */
   asked: boolean;
+  /** Gives the place of the request back before its answer has ended. */
+  leavePlace: (() => void) | undefined;
   /** Called when the answer has ended, whole or not: one listener for all, since Node.js warns of more than ten. */
   readonly atEnd: (() => void)[];
   /** What the audit log shall say beside who, where and what status. */

@@ -121,9 +121,9 @@ test('a task that has waited too long, or whose client has gone, is refused and 
   await queue.enter(['http', 'a']);
   const isRefused = (error: unknown): boolean => isProblem(error) && error.problem === 'unavailable';
   await assert.rejects(Promise.resolve(queue.enter(['http', 'b'])), isRefused);
-  const gone = new AbortController();
-  const waiting = Promise.resolve(queue.enter(['http', 'c'], () => gone.signal));
-  gone.abort();
+  const atEnd: (() => void)[] = [];
+  const waiting = Promise.resolve(queue.enter(['http', 'c'], atEnd));
+  for (const act of atEnd) act();
   await assert.rejects(waiting, isRefused);
   assert.equal(queue.idle, true);
   queue.leave(['http', 'a']);

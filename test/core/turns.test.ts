@@ -9,6 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { type ClientPath, FairLine, turns } from '../../core/turns.js';
 
 const own: ClientPath = ['192.0.2.1'];
+const add = (client: ClientPath, run: () => void): void => turns.add({ client, run });
 
 /** Notes the pass in which it is called; the event loop does not run during one. */
 function passCounter(): () => number {
@@ -29,12 +30,12 @@ function passCounter(): () => number {
 test('work of a turn of the event loop is done in one pass at its end, in order', async () => {
   const pass = passCounter();
   const done: string[] = [];
-  turns.add(own, () => {
+  add(own, () => {
     done.push(`a in ${pass()}`);
-    turns.add(own, () => done.push(`c in ${pass()}`));
+    add(own, () => done.push(`c in ${pass()}`));
   });
   await Promise.resolve();
-  turns.add(own, () => done.push(`b in ${pass()}`));
+  add(own, () => done.push(`b in ${pass()}`));
   assert.deepEqual(done, []);
   while (done.length < 3) await pause(5);
   assert.deepEqual(done, ['a in 1', 'b in 1', 'c in 2']);
@@ -45,7 +46,7 @@ test('connections that come together begin in few passes', async () => {
   const begun: number[] = [];
   const server = createServer((socket) => {
     turns.accepted();
-    turns.add(own, () => {
+    add(own, () => {
       begun.push(pass());
       socket.destroy();
     });
@@ -62,7 +63,7 @@ test('connections that come together begin in few passes', async () => {
 
 test('a pass does not wait for ever while connections come', async () => {
   const done: boolean[] = [];
-  turns.add(own, () => done.push(true));
+  add(own, () => done.push(true));
   const until = performance.now() + 2000;
   while (done.length === 0 && performance.now() < until) {
     turns.accepted();
@@ -75,7 +76,7 @@ test('a pass has the asynchronous context of nobody', async () => {
   const context = new AsyncLocalStorage<string>();
   const seen = await context.run(
     'of the first one',
-    () => new Promise((resolve) => turns.add(own, () => resolve(context.getStore() ?? 'none'))),
+    () => new Promise((resolve) => add(own, () => resolve(context.getStore() ?? 'none'))),
   );
   assert.equal(seen, 'none');
 });
@@ -84,10 +85,10 @@ test('an error of one work is uncaught, and keeps nobody else from theirs', asyn
   const script = `
     import { turns } from ${JSON.stringify(new URL('../../core/turns.js', import.meta.url).href)};
     process.on('uncaughtException', (error) => console.log(error.message));
-    turns.add(['a'], () => console.log('first'));
-    turns.add(['a'], () => { throw new Error('broken'); });
-    turns.add(['a'], () => console.log('third'));
-    turns.add(['a'], () => { throw new Error('broken again'); });
+    turns.add({ client: ['a'], run: () => console.log('first') });
+    turns.add({ client: ['a'], run: () => { throw new Error('broken'); } });
+    turns.add({ client: ['a'], run: () => console.log('third') });
+    turns.add({ client: ['a'], run: () => { throw new Error('broken again'); } });
   `;
   const printed = await new Promise<string>((resolve, reject) => {
     execFile(process.execPath, ['--input-type=module', '-e', script], { timeout: 20_000 }, (error, stdout) =>
@@ -108,14 +109,14 @@ test('who has much to do delays neither the event loop nor another network for l
   const pass = passCounter();
   const busy = ['10.1.0.0/16', '10.1.1.0/24'];
   for (let at = 0; at < 60; at += 1) {
-    turns.add([...busy, `10.1.1.${at % 30}`], () => {
+    add([...busy, `10.1.1.${at % 30}`], () => {
       work(3);
       order.push(`busy in ${pass()}`);
     });
   }
   await new Promise(setImmediate);
   await new Promise(setImmediate);
-  turns.add(['10.2.0.0/16', '10.2.1.0/24', '10.2.1.1'], () => order.push('other'));
+  add(['10.2.0.0/16', '10.2.1.0/24', '10.2.1.1'], () => order.push('other'));
   while (order.length < 61) await pause(5);
   const position = order.indexOf('other');
   assert.ok(position <= 12, `after ${position} works of the busy network`);
@@ -148,10 +149,10 @@ test('a client that asks for turn after turn leaves turns to others', async () =
     if (isOver) return;
     work(2);
     order.push('greedy');
-    turns.add(['a'], greedy);
+    add(['a'], greedy);
   };
-  turns.add(['a'], greedy);
-  turns.add(['a'], greedy);
+  add(['a'], greedy);
+  add(['a'], greedy);
   await pause(20);
   for (let at = 0; at < 10; at += 1) {
     await turns.wait(['b']);

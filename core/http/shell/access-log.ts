@@ -40,6 +40,7 @@ export function beginExchange(clock: Clock, trustedProxies: () => NetworkSet): M
       page: undefined,
       asked: false,
       audit: undefined,
+      leavePlace: undefined,
       atEnd: [],
     };
     ctx.res.setHeader('X-Request-Id', id);

@@ -1,6 +1,6 @@
-import type { Readable } from 'node:stream';
 import { FairQueue, type TaskPath } from '../../fair-queue.js';
-import { clientPath, turns } from '../../turns.js';
+import { type ClientPath, clientPath, turns } from '../../turns.js';
+import { problem } from '../../problem.js';
 import { hasBody } from '../body.js';
 import type { Response } from '../endpoint.js';
 import type { Context, Middleware, Next } from '../exchange.js';
@@ -38,40 +38,47 @@ class Places {
       ...refusal,
       limit: (name, level) => (name === unnamedProxy ? ofUnnamedProxy : (ofLevel[level] ?? client)),
     });
-    this.#accounts = new FairQueue({ ...options, ...refusal, limit: (_, level) => (level === 0 ? Infinity : client) });
+    this.#accounts = new FairQueue({ ...options, ...refusal, limit: () => client });
   }
 
   /**
-   * Takes a place, after a wait where there is none; what is returned gives it back.
+   * Takes a place until the answer has ended, after a wait where there is none; what is returned gives it back before.
    *
    * @throws Problem `unavailable` after 10 s without a place, or when the client has gone
    */
   take(ctx: Context): Leave | Promise<Leave> {
-    const { account } = ctx.state.exchange;
     const address = addressPath(ctx);
-    const leave = (): void => this.#addresses.leave(address);
-    const wait = this.#addresses.enter(address, gone(ctx));
-    if (account === null) return wait === undefined ? leave : wait.then(() => leave);
-    const name: TaskPath = ['account', account.username];
-    return wait === undefined
-      ? this.#takeOfAccount(ctx, name, leave)
-      : wait.then(() => this.#takeOfAccount(ctx, name, leave));
+    if (ctx.res.closed) throw problem('unavailable', 'The client has gone.');
+    const wait = this.#addresses.enter(address, ctx.state.exchange.atEnd);
+    return wait === undefined ? this.#takeOfAccount(ctx, address) : wait.then(() => this.#takeOfAccount(ctx, address));
   }
 
-  #takeOfAccount(ctx: Context, name: TaskPath, leaveAddress: Leave): Leave | Promise<Leave> {
-    const leave = (): void => {
-      this.#accounts.leave(name);
-      leaveAddress();
-    };
-    const wait = this.#accounts.enter(name, gone(ctx));
-    if (wait === undefined) return leave;
+  #takeOfAccount(ctx: Context, address: TaskPath): Leave | Promise<Leave> {
+    const { account, atEnd } = ctx.state.exchange;
+    if (account === null) return this.#taken(ctx, address);
+    const name: TaskPath = ['account', account.username];
+    const wait = this.#accounts.enter(name, atEnd);
+    if (wait === undefined) return this.#taken(ctx, address, name);
     return wait.then(
-      () => leave,
+      () => this.#taken(ctx, address, name),
       (error: unknown) => {
-        leaveAddress();
+        this.#addresses.leave(address);
         throw error;
       },
     );
+  }
+
+  #taken(ctx: Context, address: TaskPath, account?: TaskPath): Leave {
+    let isTaken = true;
+    const leave = (): void => {
+      if (!isTaken) return;
+      isTaken = false;
+      if (account !== undefined) this.#accounts.leave(account);
+      this.#addresses.leave(address);
+    };
+    if (ctx.res.closed) leave();
+    else ctx.state.exchange.atEnd.push(leave);
+    return leave;
   }
 }
 
@@ -100,65 +107,44 @@ export class ClientPlaces {
     const isUpload = ctx.state.matched.route.endpoint.body?.kind === 'raw' && hasBody(ctx);
     const places = isUpload ? this.#uploads : this.#requests;
     // Where the address is not that of the peer, the request was read in the turn of the proxy.
-    const isForwarded = !isOfProxy && ctx.get('X-Forwarded-For') !== '';
+    const isForwarded = !isOfProxy && ctx.req.headers['x-forwarded-for'] !== undefined;
     const leave = isForwarded ? turns.wait(clientPath(remoteAddress)).then(() => places.take(ctx)) : places.take(ctx);
-    return leave instanceof Promise ? leave.then((made) => goOn(ctx, next, made)) : goOn(ctx, next, leave);
+    if (leave instanceof Promise) return leave.then((made) => goOn(ctx, next, made));
+    return goOn(ctx, next, leave);
   };
 
-  /** To await before the answer is written. @throws Problem `unavailable` */
-  async takeTransfer(ctx: Context, { stream, bytes }: Response): Promise<void> {
-    if (stream === undefined && bytes === undefined) return;
+  /** To await before a stream is sent, which has a place in place of that of the request. @throws Problem `unavailable` */
+  async takeStream(ctx: Context, { stream, bytes }: Response): Promise<void> {
     try {
-      leaveAtEnd(ctx, await this.#streams.take(ctx));
+      await this.#streams.take(ctx);
     } catch (error) {
       stream?.source.destroy();
       await bytes?.source.close?.();
       throw error;
     }
+    ctx.state.exchange.leavePlace?.();
   }
 }
 
-async function goOn(ctx: Context, next: Next, made: Leave): Promise<void> {
-  const leave = leaveAtEnd(ctx, made);
-  await next(ctx);
-  if (isStream(ctx.body)) leave();
+function goOn(ctx: Context, next: Next, leave: Leave): Promise<unknown> {
+  ctx.state.exchange.leavePlace = leave;
+  return next(ctx);
 }
 
-/** At the end of the answer at the latest. */
-function leaveAtEnd({ res, state }: Context, leave: Leave): Leave {
-  const leaveOnce = once(leave);
-  if (res.closed) leaveOnce();
-  else state.exchange.atEnd.push(leaveOnce);
-  return leaveOnce;
-}
+const paths = new WeakMap<ClientPath, TaskPath>();
 
 function addressPath(ctx: Context): TaskPath {
   const path = clientPath(ctx.state.exchange.remoteAddress);
-  return isOfUnnamedProxy(ctx) ? ['http', ...path.slice(0, 1), unnamedProxy] : ['http', ...path];
+  if (isOfUnnamedProxy(ctx)) return ['http', ...path.slice(0, 1), unnamedProxy];
+  const remembered = paths.get(path);
+  if (remembered !== undefined) return remembered;
+  const made: TaskPath = ['http', ...path];
+  paths.set(path, made);
+  return made;
 }
 
 /** Of a peer on this machine that says it asks for somebody else. */
 function isOfUnnamedProxy(ctx: Context): boolean {
   const { isLocal, remoteAddress, forwarder } = ctx.state.exchange;
   return !isLocal && forwarder === undefined && isLoopback(remoteAddress);
-}
-
-/** Aborts when the client has gone. */
-function gone({ res, state }: Context): () => AbortSignal {
-  return () => {
-    const controller = new AbortController();
-    if (res.closed) controller.abort();
-    else state.exchange.atEnd.push(() => controller.abort());
-    return controller.signal;
-  };
-}
-
-const isStream = (body: unknown): body is Readable => typeof (body as Partial<Readable> | null)?.pipe === 'function';
-
-function once(act: () => void): () => void {
-  let isDone = false;
-  return () => {
-    if (!isDone) act();
-    isDone = true;
-  };
 }

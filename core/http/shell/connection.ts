@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { type ClientPath, turnMs, turns } from '../../turns.js';
+import { type ClientPath, turnMs, turns, type Work } from '../../turns.js';
 
 const headerEnd = Buffer.from('\r\n\r\n');
 const nothing: Buffer = Buffer.alloc(0);
@@ -24,7 +24,7 @@ export interface ConnectionEvents {
  */
 export class HttpConnection {
   readonly #socket: Socket;
-  readonly #client: ClientPath;
+  readonly #work: Work;
   readonly #events: ConnectionEvents;
   readonly #parse: Listener;
   readonly #end: Listener;
@@ -50,7 +50,7 @@ export class HttpConnection {
    */
   constructor(socket: Socket, client: ClientPath, before: readonly unknown[], events: ConnectionEvents) {
     this.#socket = socket;
-    this.#client = client;
+    this.#work = { client, run: () => this.#takeTurn(), isLong: true };
     this.#events = events;
     this.#parse = listenerOfNode(socket, 'data', before);
     this.#end = listenerOfNode(socket, 'end', before);
@@ -64,13 +64,15 @@ export class HttpConnection {
     this.#request = request;
     this.#unanswered += 1;
     this.#bodyLeft = length === undefined ? undefined : Number(length);
-    response.once('close', () => {
-      this.#unanswered -= 1;
-      this.#events.answered();
-      if (this.#input.length > 0 || this.#hasEnded) this.#askForTurn();
-      else this.#hold(false);
-    });
+    response.on('close', this.#onAnswered);
   }
+
+  readonly #onAnswered = (): void => {
+    this.#unanswered -= 1;
+    this.#events.answered();
+    if (this.#input.length > 0 || this.#hasEnded) this.#askForTurn();
+    else this.#hold(false);
+  };
 
   /** A whole request is being answered. */
   get #isWorking(): boolean {
@@ -92,13 +94,13 @@ export class HttpConnection {
   #askForTurn(): void {
     if (this.#isInLine) return;
     this.#isInLine = true;
-    turns.add(this.#client, this.#takeTurn);
+    turns.add(this.#work);
   }
 
-  readonly #takeTurn = (): void => {
+  #takeTurn(): void {
     this.#isInLine = false;
     this.#read(performance.now() + turnMs);
-  };
+  }
 
   /** Reads the request that has come, without its turn. */
   readNow(): void {

@@ -38,7 +38,7 @@ export function handler(pages: Pages, notices: Notices, places: ClientPlaces): M
     exchange.audit = response.audit;
     exchange.asked = endpoint.changes === false || isQuestion(response) || isDryRun(input);
     const pageModel = () => endpoint.page?.(response.model, input) ?? asObject(response.model);
-    await places.takeTransfer(ctx, response);
+    if (response.stream !== undefined || response.bytes !== undefined) await places.takeStream(ctx, response);
     if (representation === 'html') await turns.wait(clientPath(exchange.remoteAddress));
     await writeResponse(ctx, response, pageModel, { pages, notices });
   };

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../../clock.js';
-import { type ClientPath, clientPath, turns } from '../../turns.js';
+import { clientPath, turns, type Work } from '../../turns.js';
 import { reply, type Reply } from '../protocol/replies.js';
 import {
   type ClientFailure,
@@ -62,7 +62,7 @@ export class Channel {
   #broken = (cause?: Error): ClientFailure => closedFailure(this.#step, cause);
   #failed: () => void = ignore;
   #heardAt = -Infinity;
-  readonly #server: ClientPath;
+  readonly #reading: Work;
 
   constructor(socket: Socket, clock: Clock, transcript: Transcript | undefined) {
     this.#clock = clock;
@@ -73,7 +73,7 @@ export class Channel {
       () => this.#fail(timeoutFailure(this.#step)),
     );
     this.#socket = socket;
-    this.#server = clientPath(socket.remoteAddress ?? '');
+    this.#reading = { client: clientPath(socket.remoteAddress ?? ''), run: () => this.#readNext() };
     this.#detach = this.#attach(socket);
   }
 
@@ -247,16 +247,16 @@ export class Channel {
   }
 
   #add(event: Buffer | SocketEnd): void {
-    if (this.#unread.push(event) === 1) turns.add(this.#server, this.#readNext);
+    if (this.#unread.push(event) === 1) turns.add(this.#reading);
   }
 
   /** One event in each pass: the code that awaits a reply runs before the next event is read. */
-  readonly #readNext = (): void => {
+  #readNext(): void {
     const next = this.#unread.shift();
     if (next === undefined) return;
-    if (this.#unread.length > 0) turns.add(this.#server, this.#readNext);
+    if (this.#unread.length > 0) turns.add(this.#reading);
     this.#read(next);
-  };
+  }
 
   /** Called before what comes after that input: a command, a question for the state, or a failure. */
   #readAll(): void {

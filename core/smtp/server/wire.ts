@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket, type TLSSocketOptions } from 'node:tls';
 import { hasChunk } from '../protocol/command.js';
 import { replies, type WireReply } from '../protocol/replies.js';
-import { type ClientPath, turns } from '../../turns.js';
+import { type ClientPath, turns, type Work } from '../../turns.js';
 
 /** Unread bytes at which the socket is paused. */
 const maxAhead = 64 * 1024;
@@ -27,7 +27,7 @@ interface TlsFacts {
 export class Wire {
   readonly input: InputBuffer = new InputBuffer();
   readonly #events: WireEvents;
-  readonly #client: ClientPath;
+  readonly #work: Work;
   readonly #writer = new ReplyWriter();
   #socket: Socket;
   #paused = false;
@@ -41,7 +41,7 @@ export class Wire {
 
   constructor(socket: Socket, client: ClientPath, events: WireEvents) {
     this.#socket = socket;
-    this.#client = client;
+    this.#work = { client, run: () => this.#takeTurn() };
     this.#events = events;
     socket.setNoDelay(true);
     socket.on('error', this.#onError);
@@ -65,7 +65,7 @@ export class Wire {
 
   /** Waits before the greeting: one turn of the event loop reveals bytes that came with the connection. */
   listenFirst(delayMs: number, then: () => void): void {
-    if (delayMs === 0) turns.add(this.#client, then);
+    if (delayMs === 0) turns.add({ client: this.#work.client, run: then });
     else this.#timer = setTimeout(then, delayMs);
   }
 
@@ -91,7 +91,7 @@ export class Wire {
   askForTurn(): void {
     if (this.#isInLine) return;
     this.#isInLine = true;
-    turns.add(this.#client, this.#takeTurn);
+    turns.add(this.#work);
   }
 
   get isInLine(): boolean {
@@ -174,10 +174,10 @@ export class Wire {
     this.askForTurn();
   };
 
-  readonly #takeTurn = (): void => {
+  #takeTurn(): void {
     this.#isInLine = false;
     if (!this.#closed) this.#events.turn();
-  };
+  }
 
   readonly #onEnd = (): void => {
     this.#clientEnded = true;
