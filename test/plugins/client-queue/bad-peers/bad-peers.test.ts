@@ -9,7 +9,7 @@ const seed = Number(process.env['BAD_PEERS_SEED'] ?? randomInt(2 ** 31));
 const sampled = 3;
 /** A machine that does something else at the moment is given another chance; without turns it is 0 to 0.3 each time. */
 const tries = 3;
-const enough = 0.5;
+const enough = 0.4;
 const size = { each: 60, good: 2000, limitMs: 6000, haste: 60 };
 
 /** Pseudo-random, so that a seed names the same kinds everywhere. */
