@@ -39,7 +39,7 @@ export class FairQueue {
   readonly #options: FairQueueOptions;
   readonly #line = new FairLine<Waiter>();
   /** Those that may wait no longer than a limit, the oldest first. */
-  readonly #patience = new Set<Waiter>();
+  readonly #limited = new Set<Waiter>();
   #timer: NodeJS.Timeout | undefined;
   /** Running tasks by name, where names have limits. */
   readonly #below = new Map<string, number>();
@@ -118,7 +118,7 @@ export class FairQueue {
     this.#line.add(path, waiter);
     atEnd?.push(() => this.#giveUp(waiter));
     if (this.#options.maxWaitMs === undefined) return;
-    this.#patience.add(waiter);
+    this.#limited.add(waiter);
     this.#timer ??= setTimeout(this.#refuseOverdue, Math.min(this.#options.maxWaitMs, lookMs));
   }
 
@@ -131,15 +131,15 @@ export class FairQueue {
     this.#timer = undefined;
     const { maxWaitMs = Infinity } = this.#options;
     const before = performance.now() - maxWaitMs;
-    for (const waiter of this.#patience) {
+    for (const waiter of this.#limited) {
       if (waiter.since > before) break;
       this.#giveUp(waiter);
     }
-    if (this.#patience.size > 0) this.#timer = setTimeout(this.#refuseOverdue, Math.min(maxWaitMs, lookMs));
+    if (this.#limited.size > 0) this.#timer = setTimeout(this.#refuseOverdue, Math.min(maxWaitMs, lookMs));
   };
 
   #end(waiter: Waiter): Waiter {
-    this.#patience.delete(waiter);
+    this.#limited.delete(waiter);
     return waiter;
   }
 

@@ -55,7 +55,7 @@ export class FairLine<T> {
     group.items.push(item);
   }
 
-  /** The oldest item of the client whose turn it is, among those below names that may be taken from. */
+  /** The oldest item of the next client, among those below names that may be taken from. */
   take(mayTake?: MayTake): T | undefined {
     return takeNext(this.#all, mayTake, 0);
   }

@@ -84,9 +84,9 @@ export class ReportReader {
   /** Never rejects: whatever is wrong with a report, its mail is mail. @param client IP address */
   async read(transaction: string, message: ReceivedMessage, client: string): Promise<void> {
     const { log, tried } = this.#input;
-    const patience = { isOver: false };
+    const waiting = { isOver: false };
     try {
-      const result = await withTimeout(maxMs, this.#read(message, client, patience), 'it took too long');
+      const result = await withTimeout(maxMs, this.#read(message, client, waiting), 'it took too long');
       tried(result);
       const isIgnored = result === 'unsigned' || result === 'foreign' || result === 'skipped';
       if (isIgnored) log.info({ transaction, result }, 'a TLS report is ignored');
@@ -95,7 +95,7 @@ export class ReportReader {
       tried(isBusy ? 'skipped' : 'unreadable');
       log.warn({ transaction, err: error }, 'a TLS report cannot be read');
     } finally {
-      patience.isOver = true;
+      waiting.isOver = true;
     }
   }
 
@@ -103,7 +103,7 @@ export class ReportReader {
     return this.#jobs.close();
   }
 
-  async #read(message: ReceivedMessage, client: string, patience: { readonly isOver: boolean }): Promise<ReadResult> {
+  async #read(message: ReceivedMessage, client: string, waiting: { readonly isOver: boolean }): Promise<ReadResult> {
     if (!message.headers.some(([name]) => name.toLowerCase() === 'dkim-signature')) return 'unsigned';
     if (message.size > maxMailBytes) return 'skipped';
     const claims = signatureClaims(await startOf(message, maxHeaderBytes + 1), message.size);
@@ -112,7 +112,7 @@ export class ReportReader {
     const keys = await this.#lookups.run(['keys', ...clientPath(client)], () => this.#keysOf(claims));
     if (keys.size === 0) return 'unsigned';
     const outcome = await this.#jobs.forStranger(client, async (run) => {
-      if (patience.isOver) throw new Error('its client waited too long');
+      if (waiting.isOver) throw new Error('its client waited too long');
       const bytes = await startOf(message, message.size);
       const domains = [...this.#input.domains()];
       const job = { bytes, author: claims.author, keys, domains, maxReported: maxOfSubmitter };

@@ -17,7 +17,7 @@ interface PlaceLimits {
 
 const requestLimits: PlaceLimits = { client: 8, wide: 128, widest: 256 };
 const streamLimits: PlaceLimits = { client: 32, wide: 256, widest: 512 };
-/** Behind a proxy that the configuration does not name are many clients. */
+/** A proxy that the configuration does not name asks for many clients. */
 const ofUnnamedProxy = 64;
 const unnamedProxy = 'proxy';
 const maxWaitMs = 10_000;
@@ -113,7 +113,7 @@ export class ClientPlaces {
     return goOn(ctx, next, leave);
   };
 
-  /** To await before a stream is sent, which has a place in place of that of the request. @throws Problem `unavailable` */
+  /** To await before a stream is sent, which has a place of its own. @throws Problem `unavailable` */
   async takeStream(ctx: Context, { stream, bytes }: Response): Promise<void> {
     try {
       await this.#streams.take(ctx);
@@ -143,7 +143,7 @@ function addressPath(ctx: Context): TaskPath {
   return made;
 }
 
-/** Of a peer on this machine that says it asks for somebody else. */
+/** Of a peer on this machine that says it asks for another client. */
 function isOfUnnamedProxy(ctx: Context): boolean {
   const { isLocal, remoteAddress, forwarder } = ctx.state.exchange;
   return !isLocal && forwarder === undefined && isLoopback(remoteAddress);

@@ -73,7 +73,7 @@ export class ConnectionTable {
     socket.once('close', () => this.#forget(key, entry));
   }
 
-  /** Of that network, if one is named. False when none waits for its client. */
+  /** Only of the named network, if any. False when none waits for its client. */
   #endOne(name?: string): boolean {
     for (const entries of [this.#waiting.header, this.#waiting.body]) {
       for (const entry of entries) {

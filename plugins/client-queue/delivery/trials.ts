@@ -6,7 +6,7 @@ import { firstConnections, type SitePace } from './site-pace.js';
 const trialShare = 0.75;
 /** Part of the connections for attempts that hang; what is left of the trials is for sites that were not tried yet. */
 const hangingShare = 0.5;
-/** Sites get several connections for a trial as long as so much of the trials is free. */
+/** Sites get several connections for a trial as long as this part of the trials is free. */
 const ampleShare = 0.75;
 /** Attempts a second by which nothing gets through, while messages wait for sites where they do. */
 const fruitlessPerSecond = 50;
@@ -14,7 +14,7 @@ const fruitlessPerSecond = 50;
 /**
  * Divides what sites get that are not proven. A connection is time spent: it goes first to sites that make delivered
  * messages of it. All others share a part of the connections in turns, and those among them whose attempts hang a part
- * of that part, so that a site that nobody has tried yet finds a connection. What fails fast costs work in place of
+ * of it, so that a site that nobody has tried yet finds a connection. What fails fast costs work in place of
  * time, so that is limited too.
  */
 export class Trials {
@@ -82,7 +82,7 @@ export class Trials {
     return Math.max(0, Math.min(most, this.#left));
   }
 
-  /** A site gets so much in this claim. */
+  /** A site gets this many in this claim. */
   grant(pace: SitePace, count: number): void {
     const { standing } = pace;
     if (standing === 'proven' || count <= 0) return;
