@@ -40,7 +40,7 @@ export class FairQueue {
   readonly #line = new FairLine<Waiter>();
   /** Those that may wait no longer than a limit, the oldest first. */
   readonly #limited = new Set<Waiter>();
-  #timer: NodeJS.Timeout | undefined;
+  #isTimed = false;
   /** Running tasks by name, where names have limits. */
   readonly #below = new Map<string, number>();
   #running = 0;
@@ -119,24 +119,29 @@ export class FairQueue {
     atEnd?.push(() => this.#giveUp(waiter));
     if (this.#options.maxWaitMs === undefined) return;
     this.#limited.add(waiter);
-    this.#timer ??= setTimeout(this.#refuseOverdue, Math.min(this.#options.maxWaitMs, lookMs));
+    this.#lookLater(this.#options.maxWaitMs);
+  }
+
+  /** One timer for all: most wait for a moment. */
+  #lookLater(maxWaitMs: number): void {
+    if (this.#isTimed) return;
+    this.#isTimed = true;
+    setTimeout(() => this.#refuseOverdue(maxWaitMs), Math.min(maxWaitMs, lookMs));
   }
 
   #giveUp(waiter: Waiter): void {
     if (this.#line.remove(waiter.path, waiter)) this.#end(waiter).refuse();
   }
 
-  /** One timer for all: most wait for a moment. */
-  readonly #refuseOverdue = (): void => {
-    this.#timer = undefined;
-    const { maxWaitMs = Infinity } = this.#options;
+  #refuseOverdue(maxWaitMs: number): void {
+    this.#isTimed = false;
     const before = performance.now() - maxWaitMs;
     for (const waiter of this.#limited) {
       if (waiter.since > before) break;
       this.#giveUp(waiter);
     }
-    if (this.#limited.size > 0) this.#timer = setTimeout(this.#refuseOverdue, Math.min(maxWaitMs, lookMs));
-  };
+    if (this.#limited.size > 0) this.#lookLater(maxWaitMs);
+  }
 
   #end(waiter: Waiter): Waiter {
     this.#limited.delete(waiter);
