@@ -115,6 +115,8 @@ export class ClientPlaces {
 
   /** To await before a stream is sent, which has a place of its own. @throws Problem `unavailable` */
   async takeStream(ctx: Context, { stream, bytes }: Response): Promise<void> {
+    // It may fail while it waits.
+    stream?.source.on('error', () => ctx.res.destroy());
     try {
       await this.#streams.take(ctx);
     } catch (error) {

@@ -3,6 +3,7 @@ import { clientPath, type ClientPath } from '../../turns.js';
 
 /** A connection that was taken in. */
 export interface ConnectionEntry {
+  readonly key: string;
   readonly socket: Socket;
   /** Networks from wide to narrow, at last the client. */
   readonly names: ClientPath;
@@ -32,7 +33,10 @@ export class ConnectionTable {
    * a quarter (/24, /48), an eighth (/56). False when there is no place for it: then it is the caller who ends it.
    */
   admit(socket: Socket, { maxConnections, connectionsPerClient }: ConnectionLimits, isExempt: boolean): boolean {
-    const names = clientPath(socket.remoteAddress ?? '');
+    const { remoteAddress } = socket;
+    // It was gone before it was accepted.
+    if (remoteAddress === undefined) return false;
+    const names = clientPath(remoteAddress);
     if (!isExempt) {
       for (const [level, name] of names.entries()) {
         const isClient = level === names.length - 1;
@@ -66,11 +70,11 @@ export class ConnectionTable {
 
   #add(socket: Socket, names: ClientPath): void {
     const key = keyOf(socket);
-    const entry = { socket, names };
+    const entry = { key, socket, names };
     this.#entries.set(key, entry);
     this.#waiting.header.add(entry);
     for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
-    socket.once('close', () => this.#forget(key, entry));
+    socket.once('close', () => this.#forget(entry));
   }
 
   /** Only of the named network, if any. False when none waits for its client. */
@@ -78,7 +82,7 @@ export class ConnectionTable {
     for (const entries of [this.#waiting.header, this.#waiting.body]) {
       for (const entry of entries) {
         if (name !== undefined && !entry.names.includes(name)) continue;
-        this.#forget(keyOf(entry.socket), entry);
+        this.#forget(entry);
         entry.socket.destroy();
         return true;
       }
@@ -87,9 +91,9 @@ export class ConnectionTable {
   }
 
   /** Once: the key may be that of another connection by then. */
-  #forget(key: string, entry: ConnectionEntry): void {
-    if (this.#entries.get(key) !== entry) return;
-    this.#entries.delete(key);
+  #forget(entry: ConnectionEntry): void {
+    if (this.#entries.get(entry.key) !== entry) return;
+    this.#entries.delete(entry.key);
     this.#waiting.header.delete(entry);
     this.#waiting.body.delete(entry);
     for (const name of entry.names) {

@@ -3,11 +3,8 @@ import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { type ClientPath, turnMs, turns, type Work } from '../../turns.js';
 
-const headerEnd = Buffer.from('\r\n\r\n');
+const emptyLine = Buffer.from('\r\n\r\n');
 const nothing: Buffer = Buffer.alloc(0);
-/** Bytes of a body without Content-Length that are read at a time: what lies behind its end may be further requests. */
-const chunkedSlice = 4096;
-
 type Listener = (...args: readonly unknown[]) => void;
 
 export interface ConnectionEvents {
@@ -108,16 +105,14 @@ export class HttpConnection {
   }
 
   #read(endsAt: number): void {
-    while (this.#input.length > 0 && !this.#isWorking) {
+    let length = 1;
+    while (this.#input.length > 0 && length > 0 && !this.#isWorking) {
       if (this.#socket.destroyed || this.#socket.writableEnded) return this.#drop();
-      const length = this.#nextLength();
-      const part = length < this.#input.length ? this.#input.subarray(0, length) : this.#input;
-      this.#input = length < this.#input.length ? this.#input.subarray(length) : nothing;
-      if (this.#bodyLeft !== undefined) this.#bodyLeft -= part.length;
-      this.#parse.call(this.#socket, part);
+      length = this.#nextLength();
+      if (length > 0) this.#parse.call(this.#socket, this.#take(length));
       if (performance.now() >= endsAt) break;
     }
-    if (this.#input.length > 0) {
+    if (this.#input.length > 0 && length > 0) {
       this.#hold(true);
       if (!this.#isWorking) this.#askForTurn();
     } else {
@@ -126,17 +121,28 @@ export class HttpConnection {
     }
   }
 
+  #take(length: number): Buffer {
+    const part = length < this.#input.length ? this.#input.subarray(0, length) : this.#input;
+    this.#input = length < this.#input.length ? this.#input.subarray(length) : nothing;
+    if (this.#bodyLeft !== undefined) this.#bodyLeft -= part.length;
+    return part;
+  }
+
   #tellEnd(): void {
     this.#hasEnded = false;
     this.#events.ends(() => this.#end.call(this.#socket), this.#mayAnswer && this.#unanswered > 0);
   }
 
-  /** Of the present body, or to the end of the next header. */
+  /**
+   * Of what is part of the same request: the rest of a body of known length, or to the next empty line, which ends a header
+   * and a body in chunks. 0 while there is only what may begin such an end.
+   */
   #nextLength(): number {
-    if (this.#request?.complete === false) return Math.max(1, this.#bodyLeft ?? chunkedSlice);
-    this.#bodyLeft = undefined;
-    const end = this.#input.indexOf(headerEnd);
-    return end < 0 ? this.#input.length : end + headerEnd.length;
+    if (this.#request?.complete !== false) this.#bodyLeft = undefined;
+    if (this.#bodyLeft !== undefined) return Math.max(1, this.#bodyLeft);
+    const end = this.#input.indexOf(emptyLine);
+    if (end >= 0) return end + emptyLine.length;
+    return this.#hasEnded ? this.#input.length : this.#input.length - beginningOfEnd(this.#input);
   }
 
   #drop(): void {
@@ -149,10 +155,24 @@ export class HttpConnection {
     if (isHeld) this.#socket.pause();
     else if (this.#isHeld) {
       this.#resumedAt = this.#request;
-      this.#socket.resume();
+      if (!this.#isFull) this.#socket.resume();
     }
     this.#isHeld = isHeld;
   }
+
+  /** Nobody reads the body: Node.js resumes the socket when somebody does. */
+  get #isFull(): boolean {
+    const { complete = true, readableLength = 0, readableHighWaterMark = 1 } = this.#request ?? {};
+    return !complete && readableLength >= readableHighWaterMark;
+  }
+}
+
+/** Number of bytes at the end of the input with which an empty line may begin. */
+function beginningOfEnd(input: Buffer): number {
+  for (let length = emptyLine.length - 1; length > 0; length -= 1) {
+    if (input.length >= length && input.subarray(-length).equals(emptyLine.subarray(0, length))) return length;
+  }
+  return 0;
 }
 
 /** What may be among the listeners of a socket before Node.js reads HTTP from it. */

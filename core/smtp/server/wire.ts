@@ -133,6 +133,7 @@ export class Wire {
     // TLS on a destroyed socket would end the process; its close event is pending.
     if (plain.destroyed) return;
     this.#detach(plain);
+    this.#writer.drained();
     const secure = new TLSSocket(plain, options);
     this.#socket = secure;
     secure.on('_tlsError', this.#onError);

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { EventEmitter, once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, before, beforeEach, test, type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { z } from 'zod';
 import { defineEndpoint, respond } from '../../../core/http/endpoint.js';
@@ -57,9 +57,23 @@ const stream = defineEndpoint({
   },
 });
 
+const failing = defineEndpoint({
+  method: 'GET',
+  path: '/failing',
+  summary: 'Stream that fails',
+  group: 'Demo',
+  access: 'public',
+  produces: ['events'],
+  handle: () => {
+    const source = new PassThrough();
+    setTimeout(() => source.destroy(new Error('the disk fails')), 50);
+    return respond({ stream: { source, contentType: 'text/event-stream' } });
+  },
+});
+
 before(async () => {
   opened = await openShell({ http: { limits: { maxConnections: 60, exemptLoopback: false } } });
-  opened.shell.mount('slow', [slow, stream]);
+  opened.shell.mount('slow', [slow, stream, failing]);
 });
 after(() => opened.close());
 beforeEach(() => {
@@ -102,13 +116,14 @@ test('requests that lie in a connection begin one after the other, in their orde
   assert.equal(work.most, 1);
 });
 
-test('of what a client sends ahead little is read until its turn comes', async () => {
+/** A server whose connections are read in turns, and nothing else. */
+async function bareServer(t: TestContext, answer: RequestListener) {
   const sockets: Socket[] = [];
+  const connections = new Map<Socket, HttpConnection>();
   const server = createServer((request, response) => {
     connections.get(request.socket)?.answering(request, response);
-    setImmediate(() => response.end('x'));
+    answer(request, response);
   });
-  const connections = new Map<Socket, HttpConnection>();
   let before: readonly unknown[] = [];
   server.prependListener('connection', (socket: Socket) => (before = dataAndEnd(socket)));
   server.on('connection', (socket: Socket) => {
@@ -118,15 +133,58 @@ test('of what a client sends ahead little is read until its turn comes', async (
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  client.on('error', () => undefined);
+  t.after(() => {
+    client.destroy();
+    server.close();
+  });
+  return { client, bytesRead: () => sockets[0]?.bytesRead ?? 0 };
+}
+
+test('of what a client sends ahead little is read until its turn comes', async (t) => {
+  const { client, bytesRead } = await bareServer(t, (_, response) => setImmediate(() => response.end('x')));
   const request = head({ n: 1 });
   client.write(request.repeat(200_000));
   let answered = 0;
   client.on('data', (chunk: Buffer) => (answered += chunk.toString('latin1').split('HTTP/1.1 200').length - 1));
   await untilTrue('answers', () => answered > 300);
-  const read = (sockets[0]?.bytesRead ?? Infinity) - answered * request.length;
-  client.destroy();
-  server.close();
-  assert.ok(read < 512 * 1024, `${read} bytes were read ahead`);
+  const ahead = bytesRead() - answered * request.length;
+  assert.ok(ahead < 512 * 1024, `${ahead} bytes were read ahead`);
+});
+
+test('a body in tiny chunks that nobody reads is not read from the socket, until somebody does', async (t) => {
+  const requests: IncomingMessage[] = [];
+  const { client, bytesRead } = await bareServer(t, (request, response) => {
+    requests.push(request);
+    request.once('end', () => response.end('x'));
+  });
+  client.write('POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n');
+  const chunks = 1_500_000;
+  client.write(`${'1\r\nx\r\n'.repeat(chunks)}0\r\n\r\n`);
+  await untilTrue('the request', () => requests.length === 1);
+  await pause(500);
+  assert.ok(bytesRead() < 1024 * 1024, `${bytesRead()} bytes were read`);
+  let length = 0;
+  requests[0]?.on('data', (chunk: Buffer) => (length += chunk.length));
+  await untilTrue('an answer', () => length === chunks && client.bytesRead > 0);
+});
+
+test('requests behind a body begin after it, however header and body were cut', async (t) => {
+  let begun = 0;
+  const { client } = await bareServer(t, (request, response) => {
+    begun += 1;
+    request.resume().once('end', () => {
+      if (begun > 1) response.end('x');
+    });
+  });
+  const post = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n';
+  client.write(post.slice(0, -1));
+  await pause(30);
+  client.write(`${post.slice(-1)}${'x'.repeat(99_999)}`);
+  await untilTrue('the first', () => begun === 1);
+  client.write(`x${head({ n: 1 }).repeat(1500)}`);
+  await pause(100);
+  assert.equal(begun, 1);
 });
 
 test('bodies of both kinds end where the next request begins', async () => {
@@ -224,6 +282,14 @@ test('streams give the place of their request back', async () => {
   for (const one of [...streams.map((stream) => stream.socket), socket]) one.destroy();
 });
 
+test('a stream that fails while it waits for a place ends its answer, and nothing else', async () => {
+  const streams = await Promise.all(Array.from({ length: 32 }, () => ask({ path: '/stream' })));
+  await untilTrue('all streams', () => streams.every(({ answer }) => answer().includes('data: first')));
+  const { socket } = await ask({ path: '/failing' });
+  await once(socket, 'close');
+  for (const one of streams) one.socket.destroy();
+});
+
 test('a proxy on this machine that is not named counts as one client with more places', async () => {
   const asked = await Promise.all(
     Array.from({ length: 20 }, (_, n) => ask({ n, fields: [`X-Forwarded-For: 192.0.2.${n}`] })),
@@ -283,6 +349,10 @@ test('networks have bounds as well: one cannot take all connections with many ad
     // Room in a network may be made twice for one connection: in it, and in a narrower one.
     assert.ok(table.count <= most && table.count >= most - 1, `${network}: ${table.count}`);
   }
+  const gone = new ConnectionTable();
+  const unknown = Object.assign(new EventEmitter(), { localPort: 1, destroy: () => undefined }) as unknown as Socket;
+  assert.equal(gone.admit(unknown, limits, true), false, 'reset before it was accepted');
+  assert.equal(gone.count, 0);
   const table = new ConnectionTable();
   const admitted = Array.from({ length: 150 }, (_, n) => table.admit(socketFrom('192.0.2.1', n), limits, false));
   assert.equal(admitted.filter(Boolean).length, 100, 'one address');
