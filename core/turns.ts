@@ -177,6 +177,11 @@ class Turns {
     this.#schedule();
   }
 
+  /** Some wait for their turn. */
+  get isBusy(): boolean {
+    return this.#line.count > 0 || this.#newcomers.length > 0;
+  }
+
   /** Resolves when it is the client's turn: for work that takes milliseconds. */
   wait(client: ClientPath): Promise<void> {
     return new Promise((run) => this.add({ client, run, isLong: true }));

@@ -27,7 +27,7 @@ export function confirmation(pages: Pages): Middleware {
   };
 }
 
-/** Calls the handler of the endpoint and writes what it returns; a page when it is the client's turn. */
+/** Calls the handler of the endpoint and writes what it returns; a page when it is the client's turn, where others wait. */
 export function handler(pages: Pages, notices: Notices, places: ClientPlaces): Middleware {
   return async function handle(ctx: Context) {
     const { exchange, matched, input, representation } = ctx.state;
@@ -39,7 +39,7 @@ export function handler(pages: Pages, notices: Notices, places: ClientPlaces): M
     exchange.asked = endpoint.changes === false || isQuestion(response) || isDryRun(input);
     const pageModel = () => endpoint.page?.(response.model, input) ?? asObject(response.model);
     if (response.stream !== undefined || response.bytes !== undefined) await places.takeStream(ctx, response);
-    if (representation === 'html') await turns.wait(clientPath(exchange.remoteAddress));
+    if (representation === 'html' && turns.isBusy) await turns.wait(clientPath(exchange.remoteAddress));
     await writeResponse(ctx, response, pageModel, { pages, notices });
   };
 }
