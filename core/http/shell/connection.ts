@@ -5,6 +5,8 @@ import { type ClientPath, turnMs, turns, type Work } from '../../turns.js';
 
 const emptyLine = Buffer.from('\r\n\r\n');
 const nothing: Buffer = Buffer.alloc(0);
+/** Unread bytes at which the socket is paused. */
+const maxAhead = 64 * 1024;
 type Listener = (...args: readonly unknown[]) => void;
 
 export interface ConnectionEvents {
@@ -78,8 +80,8 @@ export class HttpConnection {
 
   readonly #onData = (chunk: Buffer): void => {
     this.#input = this.#input.length === 0 ? chunk : Buffer.concat([this.#input, chunk]);
-    if (this.#isWorking) this.#hold(true);
-    else this.#askForTurn();
+    if (this.#isWorking || this.#input.length >= maxAhead) this.#hold(true);
+    if (!this.#isWorking) this.#askForTurn();
   };
 
   readonly #onEnd = (): void => {
