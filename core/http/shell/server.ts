@@ -134,11 +134,16 @@ export class HttpServer {
       socket.destroy();
       return;
     }
-    const connection = new HttpConnection(socket, entry.names, before, {
-      ends: (end, mayAnswer) => endHalf(server, end, mayAnswer),
-      answered: () => this.#table.isIdle(entry),
-    });
-    this.#connections.set(socket, { connection, entry });
+    try {
+      const connection = new HttpConnection(socket, entry.names, before, {
+        ends: (end, mayAnswer) => endHalf(server, end, mayAnswer),
+        answered: () => this.#table.isIdle(entry),
+      });
+      this.#connections.set(socket, { connection, entry });
+    } catch (error) {
+      this.#log.error({ err: error }, 'a connection cannot be read');
+      socket.destroy();
+    }
   }
 
   /** What its connection does until the request is answered. */
