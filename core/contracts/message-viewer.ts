@@ -53,7 +53,7 @@ export interface LooseMessage {
   readonly size: number;
   /** From its first header field to its end. */
   readonly open: () => Readable | Promise<Readable>;
-  /** Its client, when that is a stranger: it is read behind what pages show, in turns with other strangers. */
+  /** Address of a client that is a stranger. Such messages are parsed after those of pages, in turns by network. */
   readonly strangerAddress?: string | undefined;
 }
 

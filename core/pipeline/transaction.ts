@@ -75,7 +75,7 @@ export interface ReceivedMessage {
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** The header is longer: fields are missing in `headers`, or their ends. */
   readonly headersTruncated: boolean;
-  /** Address of the client, when it is a stranger (`Transaction.stranger`): whoever parses the message for it takes turns by it. */
+  /** Address of a client that is a stranger (`Transaction.stranger`). Parsing the message is scheduled by it. */
   readonly strangerAddress?: string | undefined;
   /** The message from its first header field to its end, as received after the line-ending rule. */
   open(): Readable;

@@ -140,9 +140,9 @@ function addressPath(ctx: Context): TaskPath {
   if (isOfUnnamedProxy(ctx)) return ['http', ...path.slice(0, 1), unnamedProxy];
   const remembered = paths.get(path);
   if (remembered !== undefined) return remembered;
-  const made: TaskPath = ['http', ...path];
-  paths.set(path, made);
-  return made;
+  const taskPath: TaskPath = ['http', ...path];
+  paths.set(path, taskPath);
+  return taskPath;
 }
 
 /** Of a peer on this machine that says it asks for another client. */

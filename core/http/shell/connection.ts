@@ -162,7 +162,7 @@ export class HttpConnection {
     this.#isHeld = isHeld;
   }
 
-  /** Nobody reads the body: Node.js resumes the socket when somebody does. */
+  /** The buffer of the body is full. Node.js resumes the socket when the handler reads it. */
   get #isFull(): boolean {
     const { complete = true, readableLength = 0, readableHighWaterMark = 1 } = this.#request ?? {};
     return !complete && readableLength >= readableHighWaterMark;

@@ -256,7 +256,7 @@ export function docsEndpoints(
   document: () => object,
   describe: () => readonly EndpointDescription[],
 ): readonly AnyEndpoint[] {
-  let shown: { document: object; endpoints: readonly EndpointDescription[]; model: object } | undefined;
+  let docsPage: { document: object; endpoints: readonly EndpointDescription[]; model: object } | undefined;
   return [
     defineEndpoint({
       method: 'GET',
@@ -277,14 +277,14 @@ export function docsEndpoints(
       produces: ['html'],
       handle: () => {
         const [current, endpoints] = [document(), describe()];
-        if (shown?.document !== current || shown.endpoints !== endpoints) {
+        if (docsPage?.document !== current || docsPage.endpoints !== endpoints) {
           const groups = groupsOf(
             endpoints.filter(({ hidden }) => !hidden),
             current,
           );
-          shown = { document: current, endpoints, model: { groups } };
+          docsPage = { document: current, endpoints, model: { groups } };
         }
-        return respond({ model: shown.model, etag: tagOf(current) });
+        return respond({ model: docsPage.model, etag: tagOf(current) });
       },
     }),
   ];
