@@ -80,20 +80,24 @@ export class SitePace {
   }
 
   get standing(): Standing {
-    if (this.#hanging) return 'hanging';
+    if (this.#hanging || this.#isStuck) return 'hanging';
     const isUseful = !this.#recovering && this.#fruitless < maxFruitless;
     return isUseful && this.#clock.monotonic() - this.#deliveredAt < provenMs ? 'proven' : 'untested';
   }
 
-  /** True when it has just begun to hang: an attempt that began behind the last success runs for too long. */
+  /** True once, when it begins to hang. */
   beginsToHang(): boolean {
-    if (this.#hanging) return false;
+    if (this.#hanging || !this.#isStuck) return false;
+    this.#hanging = true;
+    return true;
+  }
+
+  /** An attempt that began after the last success runs for too long. */
+  get #isStuck(): boolean {
     const before = this.#clock.monotonic() - hangMs;
     for (const { since } of this.#running) {
       if (since > before) return false;
-      if (since < this.#deliveredAt) continue;
-      this.#hanging = true;
-      return true;
+      if (since >= this.#deliveredAt) return true;
     }
     return false;
   }

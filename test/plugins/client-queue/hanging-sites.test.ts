@@ -75,6 +75,7 @@ function crowd(maxConnections: number) {
   const undying = new Set<string>();
   scheduler.start();
   return {
+    clock,
     scheduler,
     began,
     running,
@@ -129,6 +130,15 @@ describe('sites that hang', () => {
     assert.ok(seconds <= 2, `a connection after ${seconds} s`);
     for (let turn = 0; turn < 30; turn += 1) await end('good.example', answered);
     assert.ok(at('good.example') >= 5, `${at('good.example')} connections`);
+  });
+
+  test('are reported as hanging although the queue has nothing else to do', async () => {
+    const { clock, queue, pass, scheduler } = crowd(40);
+    queue(['bad.example'], 3);
+    await pass(0);
+    assert.equal(scheduler.pace('bad.example')?.hanging, false);
+    clock.advance(4);
+    assert.equal(scheduler.pace('bad.example')?.hanging, true);
   });
 
   test('that got everything before lose it as soon as nothing gets through, also what was fetched ahead', async () => {
